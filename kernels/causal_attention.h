@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 namespace strait::kernels {
 

@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "kernels/draws.h"
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 namespace strait::kernels {
 namespace {

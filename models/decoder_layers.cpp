@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/dropout.h"
 #include "kernels/kernel_tensors.h"
+#include "kernels/random.h"
 
 namespace strait::models {
 namespace {

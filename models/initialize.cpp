@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "models/families.h"
 
 namespace strait::models {

@@ -54,7 +54,8 @@ LatentAttention::LatentAttention(ParameterMaker& maker, int index, const Decoder
 kernels::AttentionHeads LatentAttention::project(const at::Tensor& input, const Pass& pass) const {
   const std::int64_t plain = latent_.plain_width;
   const auto& [cosine, sine] = pass.rotary->of(*rotary_, pass.positions, input.options());
-  const auto joined = [&](const at::Tensor& first, const at::Tensor& to_rotate) {
+  const auto joined = [&, &cosine = cosine, &sine = sine](const at::Tensor& first,
+                                                          const at::Tensor& to_rotate) {
     const at::Tensor rotated = kernels::rotate_heads(to_rotate, cosine, sine, rotary_->pairs);
     return at::cat({first, rotated.expand({-1, -1, heads_, -1})}, 3);
   };

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/dropout.h"
 #include "kernels/linear.h"
+#include "kernels/random.h"
 
 namespace strait::models {
 

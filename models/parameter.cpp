@@ -48,7 +48,7 @@ at::Tensor ParameterMaker::make(const std::string& name, at::IntArrayRef shape) 
 
 at::Tensor ParameterMaker::make_wide(const std::string& name, at::IntArrayRef shape) {
   const at::ScalarType others = std::exchange(type_, at::kFloat);
-  const at::Tensor value = make(name, shape);
+  at::Tensor value = make(name, shape);
   type_ = others;
   return value;
 }

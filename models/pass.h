@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/causal_attention.h"
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "models/rotary.h"
 
 namespace strait::models {

@@ -9,8 +9,8 @@
 #include <regex>
 
 #include "framework/name_pattern.h"
-#include "kernels/dropout.h"
 #include "kernels/kernel_tensors.h"
+#include "kernels/random.h"
 
 namespace strait::stages {
 

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "framework/codec/raw.h"
-#include "kernels/dropout.h"
 #include "kernels/gpu_rows.h"
+#include "kernels/random.h"
 
 namespace strait::stages {
 namespace {

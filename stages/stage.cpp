@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "framework/data/sample_order.h"
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "models/initialize.h"
 #include "models/model_description.h"
 #include "stages/chunk_ports.h"

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "framework/codec/message.h"
-#include "kernels/dropout.h"
 #include "kernels/kernel_tensors.h"
+#include "kernels/random.h"
 #include "kernels/row_quantization.h"
 
 namespace strait::codec {

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "framework/coding/symbol_model.h"
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 namespace strait::codec {
 namespace {

@@ -24,7 +24,7 @@ constexpr const char* kLineEnd = "\x1b[K";
 constexpr const char* kRestOfScreen = "\x1b[J";
 constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
-constexpr auto kDrawEvery = std::chrono::milliseconds(100);
+constexpr auto kDrawBlockEvery = std::chrono::milliseconds(100);
 constexpr std::size_t kRowsAtEnd = 4;  // of a table, live; the report has the others
 
 }  // namespace
@@ -207,7 +207,7 @@ void Console::live_step(const run::StepLine& line) {
   if (most.first > 0) {
     view_.labels.push_back(fmt::format("memory {} ({})", base::byte_text(most.first), most.second));
   }
-  if (!printed_ || now - *printed_ >= kDrawEvery || line.step == to_) draw();
+  if (!printed_ || now - *printed_ >= kDrawBlockEvery || line.step == to_) draw();
 }
 
 void Console::plain_step(const run::StepLine& line, const std::string& text) {

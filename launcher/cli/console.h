@@ -27,8 +27,8 @@ struct ConsoleOptions {
   // The width of the terminal now, since its window may be resized.
   std::function<std::size_t()> columns = [] { return std::size_t{100}; };
   std::chrono::milliseconds every{1'000};  // plain: the least time between lines of steps
-  bool colors = false;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+  bool colors = false;
 
   // `color`: see base::wants_colors.
   static ConsoleOptions of_stdout(bool as_json, const std::string& color);

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 #include <fstream>
 #include <optional>
+#include <system_error>
 
 #include "framework/data/token_cache.h"
 #include "framework/store/atomic_file.h"
@@ -17,7 +19,6 @@
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/base/own_program.h"
 #include "launcher/plan/placement.h"
-#include "launcher/plan/speeds.h"
 #include "launcher/planner/model_folder.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/worker/commands.h"
@@ -32,7 +33,7 @@ namespace fs = std::filesystem;
 // A wider block is no faster, and takes longer to measure.
 constexpr std::uint64_t kMostWidth = 1024;
 constexpr std::uint64_t kLeastWidth = 64;
-constexpr std::uint64_t kMostTokens = 512;
+constexpr std::uint64_t kMostMeasuredTokens = 512;
 constexpr std::uint64_t kLeastTokens = 128;
 
 std::int64_t rounded_to_power(std::int64_t value, std::uint64_t least, std::uint64_t most) {
@@ -63,14 +64,38 @@ recipe::MeasuredHost measured_speed(const BlockSize& size) {
       {config_of_width(size.width), size.tokens / row, row, size.threads, /*gpu=*/false});
   at::set_num_threads(before);
   recipe::MeasuredHost host;
-  // Forecasts add the fixed cost of a pass to the tokens, so the speed is that without it.
-  const auto tokens = static_cast<double>(size.tokens);
-  host.flops_per_second =
-      measured.flops_per_second * (tokens + static_cast<double>(plan::kPassTokensOfCpu)) / tokens;
+  host.name = "this machine";
+  host.flops_per_second = measured.flops_per_second;
   host.backward = measured.backward;
   host.threads = size.threads;
   host.memory_bytes_per_second = measured.memory_bytes_per_second;
   return host;
+}
+
+// Nullopt: there is none, or its file is damaged.
+std::optional<recipe::MeasuredHost> kept_speed(const fs::path& file) {
+  std::error_code absent;
+  if (!fs::exists(file, absent)) return std::nullopt;
+  try {
+    const recipe::LinkTable table = recipe::read_links(file);
+    if (!table.hosts.empty()) return table.hosts.front();
+  } catch (const base::UserError&) {
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void keep_speed(const fs::path& file, const recipe::MeasuredHost& speed) {
+  recipe::LinkTable table;
+  table.hosts.push_back(speed);
+  const std::string heading =
+      "Measured by strait on this machine. Remove this file to measure again.";
+  try {
+    store::make_directory(file.parent_path());
+    store::replace_file(file, recipe::write_links(table, heading));
+  } catch (const store::StoreError&) {
+    return;  // a full disk only means that it is measured again
+  }
 }
 
 // The width of the recipe's model and what a process of it computes; nullopt: not on this CPU.
@@ -98,7 +123,7 @@ std::optional<BlockSize> block_of(const recipe::Recipe& recipe) {
 BlockSize block_size(std::int64_t width, std::int64_t tokens, std::int64_t threads,
                      std::int64_t cores) {
   return {rounded_to_power(width, kLeastWidth, kMostWidth),
-          rounded_to_power(tokens, kLeastTokens, kMostTokens),
+          rounded_to_power(tokens, kLeastTokens, kMostMeasuredTokens),
           std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(cores, 1))};
 }
 
@@ -108,30 +133,14 @@ recipe::MeasuredHost cpu_speed(const std::string& host, const BlockSize& size,
       fmt::format("{}\n{}\n{}\n{} {} {}", processor_name(), base::usable_cores(), base::build_id(),
                   size.width, size.tokens, size.threads);
   const fs::path file = folder / (store::hash_text(key) + ".toml");
-  std::error_code absent;
-  recipe::MeasuredHost speed;
-  bool known = !folder.empty() && fs::exists(file, absent);
-  try {
-    if (known) speed = recipe::read_links(file).hosts.at(0);
-  } catch (const std::exception&) {
-    known = false;  // damaged: measured again
-  }
-  if (!known) {
+  std::optional<recipe::MeasuredHost> speed;
+  if (!folder.empty()) speed = kept_speed(file);
+  if (!speed) {
     speed = measured_speed(size);
-    speed.name = "this machine";
-    try {
-      if (!folder.empty()) {
-        fs::create_directories(folder, absent);
-        store::replace_file(file, recipe::write_links({{speed}, {}},
-                                                      "Measured by strait on this machine. Remove "
-                                                      "the file to measure again."));
-      }
-    } catch (const store::StoreError&) {
-      absent.clear();  // a full disk only means that it is measured again
-    }
+    if (!folder.empty()) keep_speed(file, *speed);
   }
-  speed.name = host;
-  return speed;
+  speed->name = host;
+  return *speed;
 }
 
 planner::PlannedRun plan_first(const recipe::Recipe& recipe) {

@@ -34,9 +34,10 @@ std::string roff(const std::string& text) {
 void add_option(const CLI::App& app, const CLI::Option& option, std::string& page) {
   const auto formatter = std::dynamic_pointer_cast<CLI::Formatter>(app.get_formatter());
   const bool positional = option.get_positional();
-  page +=
-      fmt::format(".TP\n\\fB{}\\fR{}\n{}\n", roff(formatter->make_option_name(&option, positional)),
-                  roff(formatter->make_option_opts(&option)), roff(option.get_description()));
+  page += fmt::format(".TP\n\\fB{}\\fR{}\n", roff(formatter->make_option_name(&option, positional)),
+                      roff(formatter->make_option_opts(&option)));
+  const std::string meaning = roff(option.get_description());
+  if (!meaning.empty()) page += meaning + "\n";
 }
 
 void add_options(const CLI::App& app, std::string& page) {
@@ -80,7 +81,9 @@ std::string man_page(const CLI::App& app, const std::string& called, const std::
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   std::string page = fmt::format(".TH {} 1 \"{}\" \"strait {}\" \"User Commands\"\n", title, date,
                                  roff(base::build_id()));
-  page += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(app.get_description()));
+  std::string summary = app.get_description();
+  if (summary.starts_with(called + " ")) summary.erase(0, called.size() + 1);
+  page += fmt::format(".SH NAME\n{} \\- {}\n", roff(name), roff(summary));
   page += fmt::format(".SH SYNOPSIS\n.B {}\n{}[\\fIoption\\fR ...]\n", roff(called),
                       called == "strait" ? "\\fIverb\\fR " : "");
   page += ".SH DESCRIPTION\nEach verb says with \\fB\\-\\-help\\fR what is described here.\n";

@@ -88,14 +88,17 @@ void ReportData::add_traffic(const json& line, std::int64_t step) {
 void ReportData::add_compute(const json& line, std::int64_t step) {
   const auto by_process = [&line](const char* key) {
     const auto found = line.find(key);
-    return found != line.end() && found->is_object() ? *found : json::object();
+    if (found == line.end() || !found->is_object()) return json::object();
+    return *found;
   };
-  for (const auto& [process, share] : by_process("idle").items()) {
+  const json waits = by_process("idle");
+  for (const auto& [process, share] : waits.items()) {
     if (share.is_number()) idle.add(step, process, share.get<double>());
   }
   const double taken = number_at(line, "seconds");
   const json shares = by_process("mfu");
-  for (const auto& [process, rate] : by_process("tflops").items()) {
+  const json rates = by_process("tflops");
+  for (const auto& [process, rate] : rates.items()) {
     if (!rate.is_number() || rate == 0) continue;
     tflops.add(step, process, rate.get<double>());
     useful_tflop += rate.get<double>() * taken;

@@ -34,7 +34,7 @@ void add_folded(std::vector<std::string>& lines, const std::vector<std::string>&
                 std::size_t columns) {
   std::string line;
   for (const std::string& part : parts) {
-    const std::string longer = line.empty() ? part : line + " · " + part;
+    const std::string longer = line.empty() ? part : fmt::format("{} · {}", line, part);
     if (!line.empty() && base::columns_of(longer) > columns) {
       lines.push_back(std::exchange(line, part));
     } else {
@@ -73,9 +73,10 @@ std::vector<std::string> part_lines(const json& status, std::size_t columns) {
   constexpr std::size_t kMostParts = 8;
   auto parts = trace::read_metrics<run::PartSeconds>(status.value("parts", json::array()));
   if (parts.size() > kMostParts) parts.resize(kMostParts);
+  for (run::PartSeconds& one : parts) one.part = base::printable(one.part);
   std::vector<std::string> lines = metric_table(parts, columns);
-  if (!lines.empty())
-    lines.insert(lines.begin(), "forecast of a step, and what the latest ones took");
+  if (lines.empty()) return {};
+  lines.insert(lines.begin(), "forecast of a step, and what the latest ones took");
   return lines;
 }
 
@@ -156,9 +157,9 @@ std::string numbers_line(const json& status) {
 
 RunView view_of(const json& status) {
   RunView view{status.at("step").get<std::int64_t>(), status.at("steps").get<std::int64_t>()};
-  const json eta = status.at("eta_seconds");
+  const json& eta = status.at("eta_seconds");
   if (status.at("state") != "ended" && eta.is_number()) view.eta_seconds = eta.get<double>();
-  const json saved = status.at("checkpoint");
+  const json& saved = status.at("checkpoint");
   if (saved.is_number_integer()) view.checkpoint = saved.get<std::int64_t>();
   for (const trace::Status where : {trace::Status::line, trace::Status::watch}) {
     std::ranges::move(metric_labels<trace::StepMetrics>(status, where),

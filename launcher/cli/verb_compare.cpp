@@ -15,7 +15,6 @@
 
 #include "framework/store/atomic_file.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/metric_text.h"
 #include "launcher/cli/report.h"

@@ -240,6 +240,7 @@ void add_help(CLI::App& cli, Command& command) {
   });
 
   CLI::App* complete = cli.add_subcommand("complete", "what may follow these words")->group("");
+  const auto words = std::make_shared<std::vector<std::string>>();
   complete->add_option("words", *words);
   complete->callback([&cli, words, &command] {
     command = [&cli, words] {

@@ -250,8 +250,7 @@ base::ExitCode begin_or_go_on(const recipe::Recipe& recipe, const RunOptions& op
   run::check_can_start_without(planned.plan, options.without);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
   warn_about_data(planned);
-  // Without a checkpoint there is nothing to go on from.
-  const bool aside = options.replace || options.resume_if_exists;
+  const bool aside = options.replace || options.resume_if_exists;  // that one has no checkpoint
   auto [directory, run] = prepare_run(
       path, std::move(planned),
       aside ? run::RunDirectory::Existing::move_aside : run::RunDirectory::Existing::refuse);

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <iterator>
 #include <cstdint>
+#include <iterator>
 #include <nlohmann/json_fwd.hpp>
 
 #include "framework/codec/settings.h"

@@ -8,7 +8,6 @@
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/host_lines.h"
-#include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"

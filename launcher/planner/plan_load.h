@@ -45,7 +45,8 @@ struct PlanLoad {
 // Pure.
 PlanLoad load_of(const plan::Plan& plan);
 
-// What a step consists of, by the forecast, for the run to compare with: each process, link and wait.
+// What a step consists of, by the forecast, for the run to compare with: each process, link and
+// wait.
 std::vector<plan::StepPart> step_parts(const plan::Plan& plan);
 
 // The layout of a whole plan, with what its step takes longest for.

@@ -103,9 +103,8 @@ void add_layers(const plan::Plan& plan, const models::ModelDescription& model, s
   }
 }
 
-// What replicas exchange for each value, whether compute hides it, and whether a step waits for
-// their consensus. With "auto" the method that
-// sends least: what a layout costs with the chosen one, its plan says.
+// What replicas exchange for each value, how often, and what of it a step waits for. With "auto"
+// the method that sends least: what a layout costs with the chosen one, its plan says.
 void add_sync(const plan::Plan& plan, const models::ModelDescription& model,
               placement::Problem& problem, double& bytes_per_value) {
   const sync::Layout layout =

@@ -60,10 +60,11 @@ double sync_seconds(const plan::Plan& plan);
 // train apart with the plan's method. In seconds, and as the ratio of step durations with and
 // without it.
 double consensus_seconds(const plan::Plan& plan);
-// Whether replicas train apart with this method, so that no step waits for it: they read what others
-// propose some steps later. `method` is a name, never "auto".
-bool trains_apart(const plan::Plan& plan, const std::string& method);
 double consensus_slowdown(const plan::Plan& plan);
+
+// Whether replicas train apart with this method, so that no step waits for their consensus: they
+// read what others propose some steps later. `method` is a name, never "auto".
+bool trains_apart(const plan::Plan& plan, const std::string& method);
 
 // `method = "auto"`: of the offers that do not slow down the step, the one with the best rank, and
 // of one method's strengths the least stale. If all slow it down, the fastest. `offers` is not

@@ -190,7 +190,7 @@ std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan) {
   return seconds;
 }
 
-StepWork step_work(const plan::Plan& plan, net::ProcessName name) {
+StepWork step_work(const plan::Plan& plan, net::ProcessName name, std::int64_t accelerators) {
   const plan::Plan::Process& own = plan.process(name);
   const models::ModelDescription model =
       models::describe(planned_model(plan), {.row_length = plan.recipe.data.row});
@@ -203,11 +203,15 @@ StepWork step_work(const plan::Plan& plan, net::ProcessName name) {
   }
   work.flops *= static_cast<double>(plan.micro_batches * plan.micro_batch_rows()) *
                 static_cast<double>(plan.recipe.data.row);
-  work.devices =
-      1 / static_cast<double>(
-              std::ranges::count_if(plan.processes, [&](const plan::Plan::Process& other) {
-                return other.host_index == own.host_index && plan.gpu_of(other) == plan.gpu_of(own);
-              }));
+  const auto device_of = [&](const plan::Plan::Process& process) {
+    const std::optional<std::size_t> known = plan.gpu_of(process);
+    if (known || accelerators == 0) return known;
+    return std::optional(static_cast<std::size_t>(plan.index_on_host(process) % accelerators));
+  };
+  const auto sharers = std::ranges::count_if(plan.processes, [&](const plan::Plan::Process& other) {
+    return other.host_index == own.host_index && device_of(other) == device_of(own);
+  });
+  work.devices = 1 / static_cast<double>(sharers);
   work.device = plan.hosts.at(own.host_index).device;
   work.dtype = plan.recipe.model.dtype;
   return work;

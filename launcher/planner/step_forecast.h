@@ -83,6 +83,7 @@ struct StepWork {
   std::string device;  // name of the GPU by the plan; empty: unknown
   recipe::Dtype dtype = recipe::Dtype::float32;
 };
-StepWork step_work(const plan::Plan& plan, net::ProcessName name);
+// `accelerators` of its host, which processes take in turn, where the plan does not know them.
+StepWork step_work(const plan::Plan& plan, net::ProcessName name, std::int64_t accelerators = 0);
 
 }  // namespace strait::planner

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 
 #include "launcher/base/median.h"
@@ -13,7 +12,7 @@
 namespace strait::run {
 namespace {
 
-using Kind = plan::StepPart::Kind;
+using PartKind = plan::StepPart::Kind;
 
 constexpr double kParts = 0.25;         // of the forecast step
 constexpr double kLeastParting = 0.05;  // seconds; less is noise
@@ -33,14 +32,14 @@ double whole_step(const StepLine& line) {
 }
 
 std::optional<double> seconds_of_part(const plan::StepPart& part, const StepLine& line) {
-  if (part.kind == Kind::step) return whole_step(line);
-  if (part.kind == Kind::compute || part.kind == Kind::update) {
+  if (part.kind == PartKind::step) return whole_step(line);
+  if (part.kind == PartKind::compute || part.kind == PartKind::update) {
     const trace::StepMetrics* const own = of_process(line, part.process);
     if (own == nullptr) return std::nullopt;
     const double computes = std::max(own->busy_seconds - own->update_seconds, 0.0);
-    return part.kind == Kind::compute ? computes : own->update_seconds;
+    return part.kind == PartKind::compute ? computes : own->update_seconds;
   }
-  if (part.kind == Kind::link) {
+  if (part.kind == PartKind::link) {
     for (const StepLine::LinkBytes& link : line.links) {
       if (link.name != part.link || link.sender != part.process) continue;
       if (link.bytes_per_second <= 0) return std::nullopt;
@@ -49,7 +48,7 @@ std::optional<double> seconds_of_part(const plan::StepPart& part, const StepLine
     return std::nullopt;
   }
   double most = 0;
-  if (part.kind == Kind::sync) {
+  if (part.kind == PartKind::sync) {
     for (const trace::SyncMetrics& one : line.sync) most = std::max(most, one.waited_seconds);
     return most;
   }
@@ -58,15 +57,16 @@ std::optional<double> seconds_of_part(const plan::StepPart& part, const StepLine
 }
 
 const char* remedy(const plan::StepPart& part) {
-  if (part.kind == Kind::wait) return "the timeline in report.html shows what waits for what";
-  if (part.kind == Kind::sync) return "strait plan compares the methods of [sync]";
+  if (part.kind == PartKind::wait) return "the timeline in report.html shows what waits for what";
+  if (part.kind == PartKind::sync) return "strait plan compares the methods of [sync]";
   if (part.assumed) {
     return "its speed was assumed: strait probe measures it, and hosts.links gives it to the plan";
   }
-  return part.kind == Kind::link ? "see whether other programs use the line; strait probe measures "
-                                   "it again"
-                                 : "see whether other programs use the host; strait probe measures "
-                                   "it again";
+  return part.kind == PartKind::link
+             ? "see whether other programs use the line; strait probe measures "
+               "it again"
+             : "see whether other programs use the host; strait probe measures "
+               "it again";
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ const char* remedy(const plan::StepPart& part) {
 std::optional<double> ForecastCheck::measured(std::size_t part) const {
   const Seen& seen = seen_[part];
   if (seen.count == 0) return std::nullopt;
-  if (parts_[part].kind == Kind::sync) return seen.sum / static_cast<double>(seen.count);
+  if (parts_[part].kind == PartKind::sync) return seen.sum / static_cast<double>(seen.count);
   return base::median(std::vector<double>(seen.latest.begin(), seen.latest.end()));
 }
 
@@ -103,9 +103,9 @@ std::optional<std::size_t> ForecastCheck::cause(double missing) const {
   double explained = kExplains * std::abs(missing);
   std::optional<std::size_t> waits;
   for (std::size_t i = 1; i < parts_.size(); ++i) {
-    if (parts_[i].kind == Kind::wait) waits = i;
+    if (parts_[i].kind == PartKind::wait) waits = i;
     const std::optional<double> seconds = measured(i);
-    if (parts_[i].kind == Kind::wait || !seconds) continue;
+    if (parts_[i].kind == PartKind::wait || !seconds) continue;
     const double parting = (*seconds - forecast(i)) * (missing < 0 ? -1 : 1);
     if (parting < explained) continue;
     explained = parting;
@@ -121,7 +121,7 @@ std::string ForecastCheck::sentence() const {
       fmt::format("a step takes {}, and its forecast is {}", text(step), text(forecast(0)));
   const std::optional<std::size_t> part = cause(step - forecast(0));
   if (!part || !measured(*part)) return sentence;
-  return fmt::format("{}; {} parts most: {}, forecast {}; {}", sentence, parts_[*part].name,
+  return fmt::format("{}; {} differs most: {}, forecast {}; {}", sentence, parts_[*part].name,
                      text(*measured(*part)), text(std::max(forecast(*part), 0.0)),
                      remedy(parts_[*part]));
 }

@@ -25,7 +25,7 @@ struct PartSeconds {
 
 // Compares the parts of a plan's step with what the latest steps measure. Values are medians of
 // these steps; waiting for rounds of replicas, which some methods do once in many steps, is a mean
-// of all steps. Says once when a step parts from its forecast by a quarter. Pure: no clock, no
+// of all steps. Says once when a step differs from its forecast by a quarter. Pure: no clock, no
 // file.
 class ForecastCheck {
  public:
@@ -52,7 +52,7 @@ class ForecastCheck {
   double forecast(std::size_t part) const {
     return first_epoch_ ? parts_[part].first_epoch_seconds : parts_[part].seconds;
   }
-  // Of the parts that explain a longer (or shorter) step, the one that parts most.
+  // Of the parts that explain a longer (or shorter) step, the one that differs most.
   std::optional<std::size_t> cause(double missing) const;
   std::string sentence() const;
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>

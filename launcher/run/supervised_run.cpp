@@ -287,7 +287,7 @@ Outcome run_supervised(RunDirectory& directory, const plan::RunFile& run,
   LaunchOptions hooked = options;
   hooked.observers.push_back(&hooks);
   try {
-    const Outcome outcome = SupervisedRun(directory, run, hooked, chosen, observer).run();
+    Outcome outcome = SupervisedRun(directory, run, hooked, chosen, observer).run();
     hooks.finish(outcome, signals.count());
     return outcome;
   } catch (const std::exception& error) {

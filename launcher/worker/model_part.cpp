@@ -8,8 +8,8 @@
 #include <deque>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/dropout.h"
 #include "kernels/kernel_tensors.h"
+#include "kernels/random.h"
 #include "launcher/base/errors.h"
 #include "models/pass.h"
 

@@ -242,7 +242,9 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
                   sync::MembershipTracker& tracker, StageReporter& reporter) {
   plugin::load_copies(job.plugins);
   const at::Device device = compute_device(job);
-  reporter.set_device(device, planner::step_work(job.plan, job.process));
+  const auto accelerators = device.is_cpu() ? std::nullopt : accelerators_here();
+  reporter.set_device(
+      device, planner::step_work(job.plan, job.process, accelerators ? accelerators->count : 0));
   log_device(device, job);
   const auto links = std::make_shared<DataLinks>(node, job);
   std::optional<stages::Stage> stage;

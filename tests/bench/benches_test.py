@@ -19,6 +19,7 @@ METHODS = {"allreduce", "cocktail", "diloco", "streaming_diloco", "noloco", "one
 SCRIPTS = {
     "against_ddp": (["DDP PowerSGD rank 2", "cocktail", "load"], []),
     "beside_saving": (["stands still", "pause", "beside"], []),
+    "forecast_runs": (["first/run", "2 stages, 100 Mbit/s", "probed: median error"], []),
     "host_start": (["2 stages on as many hosts", "to the first step", "  connected", "CPU agents"], []),
     "machinery": (["measured / forecast", "measured / replayed", "2 stages, 1.0: peak", "first step"], []),
     "many_processes": (["MiB a process", "        6  "], []),

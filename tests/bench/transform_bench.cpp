@@ -11,7 +11,7 @@
 #include <string>
 
 #include "framework/codec/codecs.h"
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 namespace {
 

@@ -68,23 +68,22 @@ class Readers:
         self.asking.join()
         if self.deaf is not None:
             self.deaf.close()
+        os.close(self.terminal)  # watch may wait for it to take more
         for process in self.processes:
-            process.send_signal(signal.SIGTERM)
+            process.kill()
             process.wait()
-        os.close(self.terminal)
-
-
-def steps_since(metrics, at):
-    """Seconds of the steps that were written after `at` bytes, without the first, and where the file ends now."""
-    text = metrics.read_bytes()
-    lines = text[at:].decode().splitlines()
-    return [json.loads(line)["seconds"] for line in lines[1:]], len(text)
 
 
 def window(metrics, seconds):
-    _, at = steps_since(metrics, 0)
+    """Median of the steps that begin meanwhile."""
+    at = metrics.stat().st_size
     time.sleep(seconds)
-    return statistics.median(steps_since(metrics, at)[0])
+    with open(metrics, "rb") as file:
+        file.seek(at)
+        steps = [json.loads(line)["seconds"] for line in file.read().splitlines()]
+    if len(steps) < 2:
+        sys.exit(f"{len(steps)} steps in {seconds} s: state a longer --window")
+    return statistics.median(steps[1:])
 
 
 def spans_of_a_step(run):

@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "kernels/weight_gradient_queue.h"
 #include "models/model.h"
 #include "tests/device/streams.h"

@@ -40,8 +40,8 @@ stage and on three (1F1B). `./strait test --all` tries all of them again, `./str
 
 | column | what the check is |
 |---|---|
-| packing | losses of four steps are the same bits on one stage and on three; the first is that of `transformers`, which |
-| | sees each document alone |
+| packing | losses of four steps are the same bits on one stage and on three; the first is that of |
+| | `transformers`, which sees each document alone |
 | tied | the same of a model whose token table is the LM head, too |
 | LoRA, QLoRA | the same of adapters on all matrices, with dropout, over float32 and over `int4` |
 | resume | steps after a checkpoint have the bits of the run that was not stopped |
@@ -126,7 +126,9 @@ class Cells:
         def resumed(stages):
             before = self.full(stages)
             training.strait(self.folder, "resume", f"runs/full-{stages}", "--from", 2)
-            return self.losses("full", stages) == before
+            lines = (self.folder / f"runs/full-{stages}/events.jsonl").read_text().splitlines()
+            begun = [line for line in map(json.loads, lines) if line["event"] == "training"]
+            return self.losses("full", stages) == before and len(begun) == 2
 
         return [stages for stages in STAGES if resumed(stages)]
 
@@ -180,7 +182,7 @@ def row_of(family, seed):
         texts = []
         for name, check in COLUMNS.items():
             held = check(cells)
-            texts.append("not a form of it" if held is None else ", ".join(map(str, held)) or "no")
+            texts.append("untied only" if held is None else ", ".join(map(str, held)) or "no")
         row = "| `" + "` | ".join([family, " | ".join(texts)]) + " |"
     print(row, flush=True)
     return row

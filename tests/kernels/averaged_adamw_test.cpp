@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 namespace strait::kernels {
 namespace {

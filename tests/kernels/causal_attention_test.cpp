@@ -8,7 +8,7 @@
 
 #include <limits>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "tests/kernels/random_values.h"
 
 namespace strait::kernels {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "tests/kernels/random_values.h"
 
 namespace strait::kernels {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "tests/kernels/random_values.h"
 
 namespace strait::kernels {

@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 namespace strait::kernels {
 namespace {

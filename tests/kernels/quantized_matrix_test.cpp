@@ -12,8 +12,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/dropout.h"
 #include "kernels/linear.h"
+#include "kernels/random.h"
 
 namespace strait::kernels {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 namespace strait::kernels {
 

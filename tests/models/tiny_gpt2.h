@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "models/decoder.h"
 #include "models/model.h"
 #include "tests/kernels/random_values.h"

@@ -17,19 +17,18 @@ SEQUENCE = re.compile(r"\x1b\[(\d*)(;\d+)*([A-Za-z])")
 
 
 class Screen:
-    """The rows that a terminal has after a text; `wrapped`: text that was wider than it."""
+    """The rows that a terminal of this width has after a text."""
 
     def __init__(self, columns):
-        self.columns, self.rows, self.row, self.column, self.wrapped = columns, [""], 0, 0, []
+        self.columns, self.rows, self.row, self.column = columns, [""], 0, 0
 
     def write(self, text):
-        while text:
-            if found := SEQUENCE.match(text):
+        for piece in re.split(r"(\x1b\[[\d;]*[A-Za-z])", text):
+            if found := SEQUENCE.match(piece):
                 self.sequence(found[3], int(found[1] or 1))
-                text = text[found.end() :]
                 continue
-            self.character(text[0])
-            text = text[1:]
+            for one in piece:
+                self.character(one)
         return self
 
     def character(self, one):
@@ -40,7 +39,6 @@ class Screen:
         else:
             assert one >= " ", repr(one)
             if self.column == self.columns:
-                self.wrapped.append(self.rows[self.row])
                 self.down()
                 self.column = 0
             line = self.rows[self.row].ljust(self.column)
@@ -69,6 +67,7 @@ class Console(runs.RunCase):
 
     def shown(self, columns, settings=None, **environment):
         recipe = self.write_recipe(f"run{len(self.started)}-{columns}", settings)
+        environment = {"TERM": "xterm", "NO_COLOR": "", **environment}
         words = ["env", *(f"{name}={value}" for name, value in environment.items()), self.program, "run", recipe]
         screen = terminal.Terminal(words, self.home, columns=columns)
         self.addCleanup(screen.end)
@@ -129,7 +128,6 @@ class Console(runs.RunCase):
         screen, run = self.shown(80, endless)
         screen.read_until(lambda text: self.BAR.search(text))
         screen.resize(24, 50)
-        screen.columns = 50
         # A second later at the latest it has the new width.
         narrow = screen.read_until(lambda text: len(re.findall("step \\d+/100000", text)) > 30)
         late = narrow[len(narrow) // 2 :]

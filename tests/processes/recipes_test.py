@@ -115,7 +115,7 @@ class Recipes(runs.RunCase):
         self.assertIn(f"strait run {'quickstart.toml'}", (self.home / "quickstart.toml").read_text())
         code, _, err = self.strait("init", "quickstarts")
         self.assertEqual(code, 10)
-        self.assertRegex(err, "quickstarts; there are: gpt2-full, .*quickstart")
+        self.assertRegex(err, "quickstarts; there are: gpt-oss-qlora, gpt2-full, .*quickstart")
 
     def test_chat_adapter_from_init_to_peft(self):
         steps = []

@@ -201,7 +201,7 @@ class Verbs(runs.RunCase):
         for part in (".TH STRAIT 1", ".SS strait run recipe", ".SS strait checkpoint prune", "\\-\\-resume\\-if\\-exists",
                      ".TP\n.B 20\npeer lost"):
             self.assertIn(part, page)
-        self.assertNotRegex(page, r"(?m)^$")
+        self.assertNotIn("\n\n", page)
         self.assertIn(".TH STRAIT-CHECKPOINT 1", self.ok("help", "--man", "checkpoint"))
         if shutil.which("man") is None:
             return

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 #include "stages/stage_state.h"
 
 namespace strait::stages {

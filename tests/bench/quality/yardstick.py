@@ -52,7 +52,8 @@ def seconds_of_sync(bench, cell, width):
     recipe = bench.recipe("forecast", 1, cell["data"], cell["model"]) | cell["keys"]
     recipe |= {"train.epochs": bench.sizes.epochs, "hosts.link_megabits": width}
     plan = bench.plan(recipe)
-    return plan["steps"] * plan["step_seconds"]
+    offer = next(one for one in plan["sync_offers"] if one["method"] == plan["sync_method"])
+    return plan["steps"] * offer["step_seconds"]
 
 
 def bytes_of_codec(cell):
@@ -105,7 +106,7 @@ for {sizes.epochs} epochs of {sizes.rows} rows of 128 bytes, over four stages, o
 those of the evaluation, paired by seed: mean ± standard deviation (seeds); of the first row the loss itself. Bytes are
 what a boundary carries in both directions, or what a replica sends, in one step. Seconds are forecasts of the whole
 run on links of that width: of boundaries by the simulator, with stages at the pace of GPT2-XL's; of replicas by
-`strait plan`. They do not depend on the machine. What the columns leave out is in
+`strait plan`, which knows the cores of this machine. What the columns leave out is in
 [its page](../tests/bench/quality/README.md).
 {markdown(bench)}
 The model is small: its differences in percent are what to compare, and longer runs cost more

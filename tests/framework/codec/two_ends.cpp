@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "framework/store/store_error.h"
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 namespace strait::codec {
 

@@ -88,6 +88,22 @@ TEST_F(ClosingLines, GoBackToTheNewestCheckpointKnownToBeGood) {
   EXPECT_THAT(lines(""), Contains(StartsWith("resume")));
 }
 
+TEST_F(ClosingLines, SayHowARunThatHasEndedEarlyTrainsOn) {
+  outcome_.code = base::ExitCode::done;
+  outcome_.step = store::Step{12};
+  const std::string change = scratch_.path().string() + " --set train.stop_when.no_better=0";
+  EXPECT_THAT(lines(""), Not(Contains(EndsWith(change))));
+  outcome_.early = "it got no better";
+  EXPECT_THAT(lines(""), Contains(AllOf(StartsWith("train on  "), EndsWith(change))));
+  EXPECT_THAT(complete_line(scratch_.path(), plan_, outcome_.early, false),
+              AllOf(HasSubstr(" is complete: it ended early: it got no better; to train on: "),
+                    EndsWith(change)));
+  plan_.steps = 12;
+  EXPECT_THAT(complete_line(scratch_.path(), plan_, "", true),
+              AllOf(HasSubstr(" is complete: all 12 steps are done, so nothing was changed; "),
+                    EndsWith(" --set train.steps=24")));
+}
+
 TEST_F(ClosingLines, BeginAgainWhereNoCheckpointIsKnownToBeGood) {
   plan_.recipe.train.learning_rate = 10;
   outcome_.code = base::ExitCode::numeric;
@@ -126,16 +142,14 @@ TEST_F(ClosingLines, AskARunOfChatsAsAUserDoes) {
 
 TEST_F(ClosingLines, ShowTheForecastOfAStepBesideWhatItTook) {
   outcome_.code = base::ExitCode::done;
-  ScratchDirectory::write(scratch_ / "status.json", R"({"parts": [
+  ScratchDirectory::write(scratch_ / "status.json", R"json({"parts": [
       {"part": "a step", "forecast_seconds": 2.71, "measured_seconds": 3.21},
-      {"part": "compute of stage 1.0 (host b)", "forecast_seconds": 0.9, "measured_seconds": 1.4
-},
-      {"part": "boundary 0.0>1.0", "forecast_seconds": 0.9, "measured_seconds": null}]
-})");
+      {"part": "compute of stage 1.0 (host b)", "forecast_seconds": 0.9, "measured_seconds": 1.4},
+      {"part": "boundary 0.0>1.0", "forecast_seconds": 0.9, "measured_seconds": null}]})json");
   EXPECT_THAT(lines(""), Contains("forecast  a step 2.71 s, took 3.21 s; compute of stage 1.0 "
                                   "(host b) 0.9 s, took 1.4 s"));
-ScratchDirectory::write(scratch_ / "status.json", "{");
-EXPECT_THAT(lines(""), Not(Contains(StartsWith("forecast"))));
+  ScratchDirectory::write(scratch_ / "status.json", "{");
+  EXPECT_THAT(lines(""), Not(Contains(StartsWith("forecast"))));
 }
 
 TEST_F(ClosingLines, AreWordsThatAShellReads) {

@@ -206,7 +206,7 @@ TEST_F(ConsoleTest, LiveBlockStaysBelowTheEventsAndIsReplaced) {
   EXPECT_THAT(terminal.lines(),
               testing::ElementsAre(
                   "training 300 steps", "checkpoint at step 100",
-                  "██████████░░░░░░░░░  50 %  step 150/300 · ETA 0:38 · checkpoint at step 100",
+                  "█████████░░░░░░░░░░  50 %  step 150/300 · ETA 0:38 · checkpoint at step 100",
                   "loss 0.412 ▁▁ · lr 8.1e-4 · 12.3k tok/s · idle 12 %"));
   EXPECT_EQ(terminal.row, 2U) << "text of any piece replaces the block";
   EXPECT_EQ(terminal.column, 0U);
@@ -231,7 +231,8 @@ TEST_F(ConsoleTest, ScreenIsTheSameWithAnyBlocksDropped) {
       now_ += 1s;
       out.step(line(step));
       second(out);
-      if (step % 7 == 0) out.event("stage 1.0", {"x", std::string(step * 5, 'x')});
+      if (step % 7 == 0)
+        out.event("stage 1.0", {"x", std::string(static_cast<std::size_t>(5 * step), 'x')});
     }
   }
   Terminal whole(60);

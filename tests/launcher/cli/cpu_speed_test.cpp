@@ -1,5 +1,6 @@
 #include "launcher/cli/cpu_speed.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

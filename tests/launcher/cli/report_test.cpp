@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -237,19 +238,28 @@ TEST(Report, MapHasRatesOnlyOfLinksWhoseBytesAreKnown) {
       [1,0,"0.0>1.0 backward",null,null],[0,1,"replicas",null,5000]])"));
 }
 
-TEST(Report, MapOfOneHostHasItsProcesses) {
+TEST(Report, MapHasHostsOrTheProcessesOfOne) {
   std::ifstream stream("tests/launcher/plan/plan.json");
   plan::Plan plan = plan::plan_from_json(json::parse(stream));
-  const ReportPlan shown = report_plan(plan);
-  EXPECT_EQ(shown.nodes.size(), plan.hosts.size() > 1 ? plan.hosts.size() : 4U);
-  plan.hosts.resize(1);
-  for (plan::Plan::Process& process : plan.processes) process.host_index = 0;
   const ReportPlan alone = report_plan(plan);
   ASSERT_EQ(alone.nodes.size(), 4U);
   EXPECT_EQ(alone.nodes[0].name, "0.0");
   const auto forward = std::ranges::find(alone.paths, "forward", &ReportPlan::Path::direction);
   ASSERT_NE(forward, alone.paths.end());
   EXPECT_EQ(alone.nodes[forward->from].name + ">" + alone.nodes[forward->to].name, forward->name);
+  plan.hosts.push_back(plan.hosts.front());
+  plan.hosts.back().name = "b";
+  for (plan::Plan::Process& process : plan.processes) {
+    if (process.name.stage == 0) continue;
+    process.host = "b";
+    process.host_index = 1;
+  }
+  const ReportPlan apart = report_plan(plan);
+  ASSERT_EQ(apart.nodes.size(), 2U);
+  EXPECT_EQ(apart.nodes[1].name, "b");
+  EXPECT_EQ(apart.nodes[1].content, "stages 1.0, 1.1");
+  ASSERT_EQ(apart.paths.size(), 4U) << "boundaries; replicas are on one host";
+  EXPECT_EQ(apart.paths[0].name, "0.0>1.0");
 }
 
 TEST(ComparePage, HasTheCurvesOfAllRunsOverTheirOwnProgress) {

@@ -125,6 +125,21 @@ TEST(MarkDamaged, ReadsUntilOneThatIsKnownToBeGoodIsIntact) {
   EXPECT_THAT(kept_steps(list, 1, {}, store::Step{40}), testing::ElementsAre(store::Step{40}));
 }
 
+TEST(MarkDamaged, ReadsAllThatMayBeTheBest) {
+  const ScratchDirectory run;
+  for (const std::int64_t step : {10, 20, 30, 40}) save(run / "", step, true);
+  const plan::Plan plan = plan_on(recipe::BackendKind::local);
+  flip_last_byte(store::checkpoint_directory(run / "", store::Step{20}) / store::shard_name(0, 0));
+  auto list = saved_checkpoints(run / "", plan);
+  const store::BestRule best{1, {store::Step{20}, store::Step{10}, store::Step{30}}};
+  EXPECT_THAT(kept_steps(list, 1, {}, {}, best),
+              testing::ElementsAre(store::Step{40}, store::Step{20}));
+  EXPECT_THAT(mark_damaged(list, plan, 1, {}, best),
+              testing::ElementsAre(testing::HasSubstr("step-20")));
+  EXPECT_THAT(kept_steps(list, 1, {}, {}, best),
+              testing::ElementsAre(store::Step{40}, store::Step{10}));
+}
+
 TEST(KeptSteps, CountCompleteOnesAndNeverGiveUpTheNewest) {
   const auto list = [](std::vector<std::pair<std::int64_t, State>> states) {
     std::vector<SavedCheckpoint> saved;

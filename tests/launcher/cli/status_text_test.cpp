@@ -9,8 +9,8 @@
 
 #include "framework/trace/metric_json.h"
 #include "framework/trace/traffic_metrics.h"
-#include "launcher/run/forecast_check.h"
 #include "launcher/cli/loss_chart.h"
+#include "launcher/run/forecast_check.h"
 
 namespace strait::cli {
 namespace {
@@ -125,7 +125,7 @@ TEST(WatchFrame, WrapsWhatIsWiderThanTheScreen) {
 TEST(WatchFrame, CountsHiddenLines) {
   const auto lines = watch_frame("runs/x", training(), true, {}, {100, 4});
   ASSERT_EQ(lines.size(), 4U);
-  EXPECT_EQ(lines.back(), "… 6 more lines");
+  EXPECT_EQ(lines.back(), "… 5 more lines");
 }
 
 TEST(LossChart, FallingLossFallsToTheRight) {

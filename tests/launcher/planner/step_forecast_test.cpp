@@ -94,6 +94,7 @@ TEST(StepWork, IsCountedByHand) {
   EXPECT_EQ(step_work(plan, {1, 0}).devices, 1);
   plan.processes[1].host_index = 0;
   EXPECT_EQ(step_work(plan, {1, 0}).devices, 0.5) << "both on one CPU";
+  EXPECT_EQ(step_work(plan, {1, 0}, 2).devices, 1) << "a GPU each, which the plan does not know";
   plan.hosts[0].gpus = {80'000'000'000, 80'000'000'000};
   EXPECT_EQ(step_work(plan, {1, 0}).devices, 1) << "a GPU each";
 }

@@ -241,9 +241,10 @@ TEST(RecipeReader, RefusesQuantizationWhereTheWholeModelIsTrained) {
 }
 
 TEST(RecipeReader, ReportsUnknownTableOnce) {
-  EXPECT_EQ(mistake_after_least("[pipline]\nstages = 2\nreplicas = 1\n"),
-            "unknown table pipline (recipes/x.toml:7:1); did you mean pipeline? known at the top: "
-            "name, seed, plugins, model, data, pipeline, train, codec, sync, checkpoint, hosts");
+  EXPECT_EQ(
+      mistake_after_least("[pipline]\nstages = 2\nreplicas = 1\n"),
+      "unknown table pipline (recipes/x.toml:7:1); did you mean pipeline? known at the top: "
+      "name, seed, plugins, model, data, pipeline, train, codec, sync, checkpoint, on, hosts");
 }
 
 TEST(RecipeReader, RefusesHowLongLinksStayCutWhereNoneIs) {

@@ -75,7 +75,7 @@ TEST_F(ForecastCheckTest, SlowLinkIsNamedOnce) {
   const std::vector<std::string> said = run(check, 11, 50);
   ASSERT_EQ(said.size(), 1U);
   EXPECT_THAT(said[0], AllOf(HasSubstr("a step takes 5.2 s, and its forecast is 4 s"),
-                             HasSubstr("boundary 0.0>1.0 from stage 0.0 parts most: 1.7 s, "
+                             HasSubstr("boundary 0.0>1.0 from stage 0.0 differs most: 1.7 s, "
                                        "forecast 0.5 s"),
                              HasSubstr("other programs use the line")));
 }
@@ -86,7 +86,7 @@ TEST_F(ForecastCheckTest, SlowStageIsNamedWithWhatToDoAboutAnAssumedSpeed) {
   lower_busy_ = 5.1;
   const std::vector<std::string> said = run(check, 11, 20);
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], AllOf(HasSubstr("compute of stage 1.0 parts most: 5 s, forecast 2 s"),
+  EXPECT_THAT(said[0], AllOf(HasSubstr("compute of stage 1.0 differs most: 5 s, forecast 2 s"),
                              HasSubstr("was assumed: strait probe")));
 }
 
@@ -96,7 +96,7 @@ TEST_F(ForecastCheckTest, FasterStepNamesThePartThatIsFaster) {
   lower_busy_ = 0.6;
   const std::vector<std::string> said = run(check, 11, 20);
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], HasSubstr("compute of stage 1.0 parts most: 0.5 s, forecast 2 s"));
+  EXPECT_THAT(said[0], HasSubstr("compute of stage 1.0 differs most: 0.5 s, forecast 2 s"));
 }
 
 // Neither a link nor a stage explains the longer step.
@@ -106,7 +106,7 @@ TEST_F(ForecastCheckTest, WaitingIsNamedWhereNoPartExplainsIt) {
   link_ = 0.8;
   const std::vector<std::string> said = run(check, 11, 20);
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], HasSubstr("waiting of the busiest process parts most: 3.9 s"));
+  EXPECT_THAT(said[0], HasSubstr("waiting of the busiest process differs most: 3.9 s"));
 }
 
 TEST_F(ForecastCheckTest, FirstStepsOfALaunchDoNotCount) {

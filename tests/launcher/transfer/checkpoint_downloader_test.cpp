@@ -158,10 +158,10 @@ TEST(CheckpointDownloader, PrunesSkippedCheckpointsWhileOneIsDownloaded) {
   downloader->finish([&](const CheckpointDownloader::Remaining&) {
     return on(there).size() <= 3 || std::chrono::steady_clock::now() > deadline;
   });
-  // The first may have come in its one chunk.
-  EXPECT_THAT(on(there), testing::ElementsAre(9, 8, testing::AnyOf(1, 2)));
+  // The first may have come in its one chunk, and the next one is whichever was the newest then.
+  EXPECT_THAT(on(there), testing::ElementsAre(9, 8, testing::Lt(8)));
   EXPECT_THAT(on(run.here()),
-              testing::AnyOf(testing::ElementsAre(9, 8, 1), testing::ElementsAre(9, 8, 2, 1)));
+              testing::AllOf(testing::IsSupersetOf({9, 8, 1}), testing::SizeIs(testing::Le(4U))));
   EXPECT_THAT(downloader->take_warnings(), testing::IsEmpty());
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/dropout.h"
+#include "kernels/random.h"
 
 #include <ATen/ATen.h>
 
