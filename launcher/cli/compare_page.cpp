@@ -47,6 +47,7 @@ std::string compare_page(const std::vector<std::pair<std::string, ReportData>>& 
   all.push_back({{"title", table["title"]}, {"figures", std::move(settings)}});
   if (!figures.empty()) all.push_back({{"title", "Curves"}, {"figures", std::move(figures)}});
   std::vector<std::string> names;
+  names.reserve(runs.size());
   for (const auto& [name, data] : runs) names.push_back(name);
   return html_page(fmt::format("{}", fmt::join(names, ", ")), "", "",
                    {{"progress", progress.at(0)},

@@ -70,7 +70,7 @@ std::vector<std::string> traffic_lines(const json& status, std::size_t columns) 
 
 // The forecast of a step beside what the latest ones take.
 std::vector<std::string> part_lines(const json& status, std::size_t columns) {
-  constexpr std::size_t kMostParts = 8;
+  constexpr std::size_t kMostParts = 6;
   auto parts = trace::read_metrics<run::PartSeconds>(status.value("parts", json::array()));
   if (parts.size() > kMostParts) parts.resize(kMostParts);
   for (run::PartSeconds& one : parts) one.part = base::printable(one.part);
@@ -256,7 +256,7 @@ std::vector<std::vector<std::string>> state_parts(const json& status, bool live,
   for (const std::string& line : state) {
     std::ranges::move(wrapped(base::printable(line), columns), std::back_inserter(fitting));
   }
-  return {traffic_lines(status, columns), part_lines(status, columns), std::move(fitting)};
+  return {traffic_lines(status, columns), std::move(fitting), part_lines(status, columns)};
 }
 
 std::vector<std::string> watch_frame(const std::string& headline, const nlohmann::json& status,

@@ -36,9 +36,9 @@ std::string in_tones(const std::string& line, bool colors);
 std::vector<std::string> wrapped(const std::string& line, std::size_t columns);
 // All but these, for a screen of that width; status and watch show the same. First the traffic of
 // the last step, over boundaries and between replicas, as tables that fold (base::table_lines).
-// Then the forecast of a step beside what it takes, the parts that differ most first. Then restarts
-// by itself, and of a `live` run which replicas are active, which have left or rejoin and why, what
-// is slow, and what each process computes or waits for.
+// Then restarts by itself, and of a `live` run which replicas are active, which have left or rejoin
+// and why, what is slow, and what each process computes or waits for. Last the forecast of a step
+// and what it takes, the parts that differ most first.
 std::vector<std::vector<std::string>> state_parts(const nlohmann::json& status, bool live,
                                                   std::size_t columns = 0);
 

@@ -129,6 +129,7 @@ void write_page(const fs::path& page, std::vector<ComparedRun>& runs,
     for (const std::string& cell : table[i + 1].cells) row.push_back(cell);
   }
   std::vector<std::pair<std::string, ReportData>> curves;
+  curves.reserve(runs.size());
   for (ComparedRun& run : runs) curves.emplace_back(run.path.string(), std::move(run.data));
   store::replace_file(page, compare_page(curves, {{"columns", columns}, {"rows", rows}}));
 }

@@ -302,6 +302,7 @@ std::vector<plan::Layout> quick_layouts(const plan::Plan& open, const PipelineQu
   }
   sort_by_step(candidates);
   std::vector<plan::Layout> layouts;
+  layouts.reserve(candidates.size());
   for (Candidate& candidate : candidates) layouts.push_back(std::move(candidate.summary));
   return layouts;
 }

@@ -74,11 +74,11 @@ TEST(StateParts, SayThatTrafficIsOfOneStep) {
 
 TEST(StateParts, ShowTheForecastBesideWhatStepsTake) {
   json status = training();
-  EXPECT_TRUE(state_parts(status, false)[1].empty());
+  EXPECT_TRUE(state_parts(status, false).back().empty());
   const std::vector<run::PartSeconds> parts = {
       {"a step", 2.71, 3.21}, {"compute of stage 1.0 (host b)", 0.9, std::nullopt}};
   status["parts"] = json::parse(trace::metrics_list(parts).dump());
-  const auto lines = state_parts(status, false)[1];
+  const auto lines = state_parts(status, false).back();
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_THAT(lines[2], AllOf(HasSubstr("a step"), HasSubstr("2.71 s"), HasSubstr("3.21 s")));
   EXPECT_THAT(lines[3], HasSubstr("compute of stage 1.0 (host b)"));
