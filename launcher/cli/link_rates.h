@@ -19,7 +19,7 @@ class LinkRates {
 
   // Of the measured links, by name.
   std::vector<std::pair<std::string, double>> megabits() const;
-  // "0>1 43.1 Mbit/s" of the first few, and how many there are beside them.
+  // "0>1 43.1 Mbit/s" of the first few, and how many more there are.
   std::vector<std::string> labels() const;
 
  private:

@@ -68,7 +68,7 @@ std::vector<std::string> traffic_lines(const json& status, std::size_t columns) 
   return lines;
 }
 
-// The forecast of a step beside what the latest ones take.
+// The forecast of a step, and what the latest ones take.
 std::vector<std::string> part_lines(const json& status, std::size_t columns) {
   constexpr std::size_t kMostParts = 6;
   auto parts = trace::read_metrics<run::PartSeconds>(status.value("parts", json::array()));

@@ -39,7 +39,7 @@ constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
 const std::vector<MeasuredCodec>& measured_codecs() {
   static const std::vector<MeasuredCodec> kMeasured{
       {raw(codec::WireDtype::float32), 0, 0},
-      {raw(codec::WireDtype::bfloat16), 0, 0},
+      {raw(codec::WireDtype::bfloat16), 0, 0.08},
       {few_bits("delta", 6, "fixed", 6), 0.01, 0.1},
       {few_bits("transform", 6, "transform", 6), 0.02, kNotMeasured},
       {few_bits("transform", 5, "transform", 6), 0.02, kNotMeasured},
@@ -49,16 +49,12 @@ const std::vector<MeasuredCodec>& measured_codecs() {
   return kMeasured;
 }
 
-// Codecs and bits of one in place of those of the other.
-codec::CodecSettings with_bits_of(const codec::CodecSettings& chosen, codec::CodecSettings other) {
-  other.budget = 0;
-  other.forward = chosen.forward;
-  other.forward_bits = chosen.forward_bits;
-  other.first_bits = chosen.first_bits;
-  other.backward = chosen.backward;
-  other.backward_bits = chosen.backward_bits;
-  other.wire_dtype = chosen.wire_dtype;
-  return other;
+// `chosen` with what a budget does not choose: groups and the size of caches.
+codec::CodecSettings with_bits_of(codec::CodecSettings chosen, const codec::CodecSettings& stated) {
+  chosen.group = stated.group;
+  chosen.cache = stated.cache;
+  chosen.cache_disk = stated.cache_disk;
+  return chosen;
 }
 
 std::string text_of(const codec::CodecSettings& settings) {

@@ -156,16 +156,17 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
 }
 
 void add_stop_when(std::vector<RecipeKey>& keys) {
-  keys.insert(keys.end(),
-              {written_if_set(integer(
-                   "train.stop_when.no_better", in_stop_when<&trace::EarlyStop::Rule::no_better>(),
-                   {0, 1'000'000},
-                   "patience: the run saves and ends after so many evaluations in a row without a "
-                   "better loss; absent: 0, never")),
-               written_if_set(number(
-                   "train.stop_when.min_delta", in_stop_when<&trace::EarlyStop::Rule::min_delta>(),
-                   {0, 1000},
-                   "a loss is better if it is lower than the best by more than this; absent: 0"))});
+  keys.insert(
+      keys.end(),
+      {written_if_set(integer(
+           "train.stop_when.no_better", in_stop_when<&trace::EarlyStop::Rule::no_better>(),
+           {0, 1'000'000},
+           "patience: the run saves and ends after this number of evaluations in a row without a "
+           "better loss; absent: 0, never")),
+       written_if_set(
+           number("train.stop_when.min_delta", in_stop_when<&trace::EarlyStop::Rule::min_delta>(),
+                  {0, 1000},
+                  "a loss is better if it is lower than the best by more than this; absent: 0"))});
 }
 
 void add_preference(std::vector<RecipeKey>& keys) {
@@ -223,7 +224,7 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
        text("on.failure", at<&R::on, &R::Hooks::failure>(), kCommand,
             "the same before it, when the exit code is neither 0 nor 130"),
        text("on.checkpoint", at<&R::on, &R::Hooks::checkpoint>(), kCommand,
-            "run after a checkpoint, beside training: one at a time, the newest next")});
+            "run after a checkpoint, during training: one at a time, the newest next")});
   std::ranges::move(host_keys(), std::back_inserter(keys));
   std::ranges::move(simulate_keys(), std::back_inserter(keys));
 }

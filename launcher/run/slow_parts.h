@@ -101,7 +101,7 @@ class SlowSteps {
 };
 
 // Tells the other observers of a run which links and processes (SlowParts) and which steps
-// (SlowSteps) are slow, and what steps take beside their forecast (ForecastCheck).
+// (SlowSteps) are slow, and how steps compare with their forecast (ForecastCheck).
 class SlowObserver : public RunObserver {
  public:
   SlowObserver(const plan::Plan& plan, const ModelQuestions& model,

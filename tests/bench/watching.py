@@ -3,7 +3,7 @@
 usage: watching.py [--bin FOLDER] [--rounds 6] [--window 8] [--quick]
 
 Two stages, one thread each. Readers: strait track to Prometheus, which is asked every second, and a connection to it
-that never reads; strait track to TensorBoard; strait watch on a terminal of which nobody reads; strait status every
+that never reads; strait track to TensorBoard; strait watch on a terminal that nobody reads; strait status every
 second. The trace has no switch: its cost is that of its spans.
 """
 
