@@ -55,8 +55,9 @@ hosts::ComputeMeasured measure_compute(const hosts::MeasureCompute& order) {
                                                     {order.row});
   const at::Tensor input = at::randn({order.rows, order.row, description.hidden}, device);
   input.set_requires_grad(true);  // like the input of a stage
-  const planner::LayerTime time =
-      planner::time_layer(model->layer(kFirstBlock), input, models::make_pass(rows, order.row));
+  models::Pass pass = models::make_pass(rows, order.row);
+  pass.training = true;  // dropout takes its time, too
+  const planner::LayerTime time = planner::time_layer(model->layer(kFirstBlock), input, pass);
   hosts::ComputeMeasured measured;
   measured.flops_per_second = description.layers[kFirstBlock].forward_flops_per_token *
                               static_cast<double>(order.rows * order.row) / time.forward;
