@@ -10,9 +10,11 @@
 #include <climits>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
+#include <system_error>
 
 namespace strait::base {
 namespace {
@@ -66,6 +68,18 @@ ProcessorTime processor_time() {
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
   return {machine_seconds(),
           static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec)};
+}
+
+std::optional<double> waited_for_cores() {
+  std::optional<double> waited;
+  std::error_code gone;  // a thread may end meanwhile
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
+    std::ifstream file(thread.path() / "schedstat");
+    double computed = 0;
+    double waits = 0;  // both in nanoseconds
+    if (file >> computed >> waits) waited = waited.value_or(0) + 1e-9 * waits;
+  }
+  return waited;
 }
 
 bool set_thread_waits() {

@@ -18,6 +18,10 @@ struct ProcessorTime {
 };
 ProcessorTime processor_time();
 
+// Seconds that the threads of this process have waited for a core while they could compute, since
+// they began. Absent: the kernel does not say.
+std::optional<double> waited_for_cores();
+
 // Bounds in the environment how long the threads of OpenMP spin before they sleep when they wait
 // for each other, in programs that are executed after this. By default they spin for milliseconds.
 // Where a core is also wanted by others (another program, our own codec and net threads), those

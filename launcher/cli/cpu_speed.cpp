@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <exception>
 #include <fstream>
 #include <optional>
@@ -57,11 +58,15 @@ std::string config_of_width(std::int64_t width) {
                      kLeastTokens, width, std::max<std::int64_t>(width / 64, 1));
 }
 
-recipe::MeasuredHost measured_speed(const BlockSize& size) {
+CpuSpeed measured_speed(const BlockSize& size) {
   const int before = at::get_num_threads();
+  const auto started = std::chrono::steady_clock::now();
+  const double waited_before = base::waited_for_cores().value_or(0);
   const auto row = static_cast<std::int64_t>(kLeastTokens);
   const hosts::ComputeMeasured measured = worker::measure_compute(
       {config_of_width(size.width), size.tokens / row, row, size.threads, /*gpu=*/false});
+  const double waited = base::waited_for_cores().value_or(0) - waited_before;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
   at::set_num_threads(before);
   recipe::MeasuredHost host;
   host.name = "this machine";
@@ -69,7 +74,7 @@ recipe::MeasuredHost measured_speed(const BlockSize& size) {
   host.backward = measured.backward;
   host.threads = size.threads;
   host.memory_bytes_per_second = measured.memory_bytes_per_second;
-  return host;
+  return {host, waited / (took.count() * static_cast<double>(size.threads))};
 }
 
 // Nullopt: there is none, or its file is damaged.
@@ -127,33 +132,47 @@ BlockSize block_size(std::int64_t width, std::int64_t tokens, std::int64_t threa
           std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(cores, 1))};
 }
 
-recipe::MeasuredHost cpu_speed(const std::string& host, const BlockSize& size,
-                               const fs::path& folder) {
+fs::path file_of_speed(const BlockSize& size, const fs::path& folder) {
   const std::string key =
       fmt::format("{}\n{}\n{}\n{} {} {}", processor_name(), base::usable_cores(), base::build_id(),
                   size.width, size.tokens, size.threads);
-  const fs::path file = folder / (store::hash_text(key) + ".toml");
-  std::optional<recipe::MeasuredHost> speed;
-  if (!folder.empty()) speed = kept_speed(file);
-  if (!speed) {
+  return folder / (store::hash_text(key) + ".toml");
+}
+
+CpuSpeed cpu_speed(const std::string& host, const BlockSize& size, const fs::path& folder) {
+  const fs::path file = file_of_speed(size, folder);
+  CpuSpeed speed;
+  const auto kept = folder.empty() ? std::nullopt : kept_speed(file);
+  if (kept) {
+    speed.host = *kept;
+  } else {
     speed = measured_speed(size);
-    if (!folder.empty()) keep_speed(file, *speed);
+    if (!folder.empty() && !speed.under_load()) keep_speed(file, speed.host);
   }
-  speed->name = host;
-  return *speed;
+  speed.host.name = host;
+  return speed;
 }
 
 planner::PlannedRun plan_first(const recipe::Recipe& recipe) {
   recipe::LinkTable speeds;
+  CpuSpeed here;
   try {
     if (const auto size = block_of(recipe)) {
-      speeds.hosts.push_back(
-          cpu_speed(plan::hosts_of(recipe).front().name, *size, data::cache_folder("speeds")));
+      here = cpu_speed(plan::hosts_of(recipe).front().name, *size, data::cache_folder("speeds"));
+      speeds.hosts.push_back(here.host);
     }
   } catch (const std::exception&) {
     speeds.hosts.clear();  // make_plan() says what is wrong with the model
   }
-  return planner::make_plan(recipe, nullptr, speeds.empty() ? nullptr : &speeds);
+  planner::PlannedRun run = planner::make_plan(recipe, nullptr, speeds.empty() ? nullptr : &speeds);
+  if (here.under_load()) {
+    run.train.notes.push_back(
+        fmt::format("the speed of this CPU was measured while other programs used it: {:.0f} % of "
+                    "the time was spent waiting for cores; forecasts assume that they go on, and "
+                    "the next plan measures again",
+                    100 * here.waited));
+  }
+  return run;
 }
 
 }  // namespace strait::cli
