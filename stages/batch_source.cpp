@@ -2,15 +2,31 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 namespace strait::stages {
 
+std::int64_t micro_batches_before(const BatchOptions& options) {
+  const auto& counts = options.micro_batches_by_replica;
+  if (counts.empty()) return options.replica * options.micro_batches;
+  return std::accumulate(counts.begin(), counts.begin() + options.replica, std::int64_t{0});
+}
+
+std::int64_t all_micro_batches(const BatchOptions& options) {
+  BatchOptions after_all = options;
+  after_all.replica = options.replicas;
+  return micro_batches_before(after_all);
+}
+
 data::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows) {
+  std::vector<std::int64_t> by_replica = options.micro_batches_by_replica;
+  for (std::int64_t& count : by_replica) count *= options.micro_batch_rows;
   return {.seed = options.seed,
           .rows = rows,
           .replicas = options.replicas,
           .replica = options.replica,
           .rows_per_step = options.micro_batch_rows * options.micro_batches,
+          .rows_by_replica = std::move(by_replica),
           .shuffle = options.shuffle};
 }
 
@@ -30,6 +46,7 @@ BatchSource::BatchSource(std::shared_ptr<const data::TokenFile> training,
     of_replica.replica = replica;
     orders_.emplace_back(sample_order_options(of_replica, training_->rows()));
   }
+  latest_.resize(orders_.size());
 }
 
 void BatchSource::shard_evaluation(std::size_t replicas, std::size_t index) {
@@ -41,12 +58,19 @@ const data::TokenFile& BatchSource::file(const Phase& phase) const {
   return phase.reads_training() ? *training_ : *evaluation_;
 }
 
+const std::vector<store::SampleId>& BatchSource::samples_of(std::size_t replica,
+                                                            store::Step step) const {
+  OfStep& latest = latest_[replica];
+  if (latest.step != step) latest = {step, orders_[replica].samples(step)};
+  return latest.samples;
+}
+
 std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
                                                   MicroBatch micro_batch) const {
   std::vector<store::SampleId> chosen;
   std::int64_t first = number(micro_batch) * options_.micro_batch_rows;
   if (phase.reads_training()) {
-    const auto step = orders_[static_cast<std::size_t>(options_.replica)].samples(phase.step);
+    const auto& step = samples_of(static_cast<std::size_t>(options_.replica), phase.step);
     chosen.assign(step.begin() + first, step.begin() + first + options_.micro_batch_rows);
     return chosen;
   }
@@ -97,9 +121,10 @@ std::int64_t BatchSource::target_tokens(const Phase& phase) const {
     }
     return sum;
   }
-  for (const data::SampleOrder& order : orders_) {
-    for (const store::SampleId sample : order.samples(phase.step))
+  for (std::size_t replica = 0; replica < orders_.size(); ++replica) {
+    for (const store::SampleId sample : samples_of(replica, phase.step)) {
       sum += targets_of(*training_, sample);
+    }
   }
   return sum;
 }
@@ -108,7 +133,7 @@ std::int64_t BatchSource::target_tokens(store::Step step,
                                         const std::vector<std::uint32_t>& replicas) const {
   std::int64_t sum = 0;
   for (const std::uint32_t replica : replicas) {
-    for (const store::SampleId sample : orders_[replica].samples(step)) {
+    for (const store::SampleId sample : samples_of(replica, step)) {
       sum += targets_of(*training_, sample);
     }
   }

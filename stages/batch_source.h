@@ -13,16 +13,22 @@ struct BatchOptions {
   std::int64_t replicas = 1;
   std::int64_t replica = 0;
   std::int64_t micro_batch_rows = 1;
-  std::int64_t micro_batches = 1;  // of a training step
+  std::int64_t micro_batches = 1;  // of a training step, of each replica
+  // The same if replicas differ, by replica; empty: all have micro_batches.
+  std::vector<std::int64_t> micro_batches_by_replica = {};
   bool shuffle = true;
   bool preferences = false;  // the documents of rows are pairs
 };
+
+// Micro-batches of the replicas before this one, and of all.
+std::int64_t micro_batches_before(const BatchOptions& options);
+std::int64_t all_micro_batches(const BatchOptions& options);
 
 // The order in which this replica visits the rows of a token file.
 data::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows);
 
 // The samples of a micro-batch and their tokens: a pure function of the phase, so that the first
-// and the last stage read the same ones without communication.
+// and the last stage read the same ones without communication. Used by one thread.
 class BatchSource {
  public:
   // `evaluation` is null if there is no evaluation.
@@ -50,6 +56,9 @@ class BatchSource {
   std::int64_t target_tokens(store::Step step, const std::vector<std::uint32_t>& replicas) const;
 
  private:
+  // The samples of a replica in a training step. Kept until it is asked for another step: each
+  // micro-batch asks for some of them.
+  const std::vector<store::SampleId>& samples_of(std::size_t replica, store::Step step) const;
   std::int64_t targets_of(const data::TokenFile& file, store::SampleId sample) const;
 
   std::shared_ptr<const data::TokenFile> training_;
@@ -58,6 +67,11 @@ class BatchSource {
   std::int64_t shards_;                    // of an evaluation
   std::int64_t shard_;                     // index of this replica's shard
   std::vector<data::SampleOrder> orders_;  // of training, by replica
+  struct OfStep {
+    std::optional<store::Step> step;
+    std::vector<store::SampleId> samples;
+  };
+  mutable std::vector<OfStep> latest_;  // by replica
 };
 
 }  // namespace strait::stages

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "framework/sync/exchange.h"
 #include "framework/sync/frame_relay.h"
@@ -47,6 +48,13 @@ ReplicaSync::ReplicaSync(sync::SyncSettings settings, std::int64_t replicas, std
   if (const sync::ReplicaGroups& groups = group_options_.groups; !groups.empty()) {
     own_ = sync::group_of(groups, static_cast<std::uint32_t>(replica));
     leaders_ = sync::leaders_of(groups, static_cast<std::uint32_t>(replica));
+    // A leader contributes for its group.
+    for (const auto& members : groups) {
+      for (const std::uint32_t member : members) {
+        if (settings_.rows.empty() || member == members.front()) continue;
+        settings_.rows[members.front()] += settings_.rows[member];
+      }
+    }
   }
   make_method();
 }
@@ -393,6 +401,12 @@ std::uint32_t ReplicaSync::leader() const {
 
 std::vector<std::uint32_t> ReplicaSync::trained_together() const {
   return grouped() ? own_.members : std::vector{static_cast<std::uint32_t>(replica_)};
+}
+
+std::size_t ReplicaSync::copies() const {
+  const std::vector<float> shares = sync::shares_of(settings_.rows, contributors());
+  if (shares.empty()) return contributors().count();
+  return static_cast<std::size_t>(std::lround(1 / shares[contributors().mine]));
 }
 
 bool ReplicaSync::trains_apart() const { return !alone() && method().traits.trains_apart; }

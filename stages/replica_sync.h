@@ -65,6 +65,9 @@ class ReplicaSync {
   const sync::Membership& members() const { return members_; }
   // The members as the method counts them: with several groups, their leaders.
   const sync::Membership& contributors() const { return grouped() ? leaders_ : members_; }
+  // How many times the rows of this contributor those of all are: if they are equal, the
+  // contributors.
+  std::size_t copies() const;
   // The replicas whose rows this one trains on: itself, or its group.
   std::vector<std::uint32_t> trained_together() const;
   // Waits until all data of the next round to be applied has arrived: now, or before a read of the

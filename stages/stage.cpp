@@ -37,9 +37,8 @@ Stage::Stage(const StageOptions& options)
 std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_trained_layer) {
   ChunkOptions chunk;
   chunk.seed = options.seed;
-  chunk.first_micro_batch =
-      static_cast<std::int32_t>(options.batch.replica * options.batch.micro_batches);
-  chunk.micro_batches = options.batch.replicas * options.batch.micro_batches;
+  chunk.first_micro_batch = static_cast<std::int32_t>(micro_batches_before(options.batch));
+  chunk.micro_batches = all_micro_batches(options.batch);
   chunk.recompute = options.recompute;
   chunk.noise = options.noise;
   chunk.first_trained_layer = first_trained_layer;

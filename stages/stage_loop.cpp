@@ -309,8 +309,7 @@ void StageLoop::update(store::Step step, const StepDecision& decision, double ra
   // In a skipped step too: rounds of earlier steps become due in it.
   sync.before_update(step);
   if (!decision.skip) {
-    parts_.optimizer.update(parts_.gradients, rate, sync.update_rule(step),
-                            sync.contributors().count());
+    parts_.optimizer.update(parts_.gradients, rate, sync.update_rule(step), sync.copies());
   }
   const bool last = number(step) + 1 == number(options_.last);
   if (sync.updated(step, decision.stop || last)) {

@@ -45,6 +45,31 @@ std::uint64_t feistel(std::uint64_t key, unsigned bits, std::uint64_t value) {
   return left << right_bits | right;
 }
 
+// The rows of a stretch that each replica owns, in proportion to `shares` and as evenly spread as
+// they can be: an epoch that ends inside a stretch gives each its share but for about a row. Equal
+// shares: each owns one row, in the order of the replicas.
+std::vector<std::vector<std::int64_t>> shared_out(const std::vector<std::int64_t>& shares) {
+  struct Turn {
+    std::int64_t number;
+    std::size_t replica;
+  };
+  std::vector<Turn> turns;
+  for (std::size_t replica = 0; replica < shares.size(); ++replica) {
+    for (std::int64_t number = 0; number < shares[replica]; ++number) {
+      turns.push_back({number, replica});
+    }
+  }
+  // The turns of a replica are the middles of equal parts of the stretch.
+  std::ranges::stable_sort(turns, [&](const Turn& a, const Turn& b) {
+    return (2 * a.number + 1) * shares[b.replica] < (2 * b.number + 1) * shares[a.replica];
+  });
+  std::vector<std::vector<std::int64_t>> owned(shares.size());
+  for (std::size_t row = 0; row < turns.size(); ++row) {
+    owned[turns[row].replica].push_back(static_cast<std::int64_t>(row));
+  }
+  return owned;
+}
+
 }  // namespace
 
 std::string paths_of(const std::vector<DataFile>& files) {
@@ -71,21 +96,39 @@ std::vector<RowChoice> mix_rows(std::span<const MixedFile> files, std::uint64_t 
 }
 
 SampleOrder::SampleOrder(const SampleOrderOptions& options) : options_(options) {
+  std::vector<std::int64_t>& rows = options_.rows_by_replica;
   if (options_.replicas < 1 || options_.replica < 0 || options_.replica >= options_.replicas ||
-      options_.rows_per_step < 1) {
+      options_.rows_per_step < 1 || std::ranges::any_of(rows, [](auto one) { return one < 1; }) ||
+      (!rows.empty() && std::ssize(rows) != options_.replicas)) {
     throw std::invalid_argument(fmt::format("replica {} of {}, {} rows per step", options_.replica,
                                             options_.replicas, options_.rows_per_step));
   }
-  shard_rows_ = (options_.rows - options_.replica + options_.replicas - 1) / options_.replicas;
-  // The smallest shard decides, so that all replicas give the same answer.
-  const std::int64_t smallest = options_.rows / options_.replicas;
-  if (options_.rows_per_step > smallest) {
-    throw store::StoreError(
-        store::StoreError::Kind::bad_input,
-        "a step takes {} rows of each replica, but the data gives a replica only {} "
-        "({} rows, {} replicas); make the batch smaller or the rows shorter",
-        options_.rows_per_step, smallest, options_.rows, options_.replicas);
+  const auto replica = static_cast<std::size_t>(options_.replica);
+  if (rows.empty()) {
+    rows.assign(static_cast<std::size_t>(options_.replicas), options_.rows_per_step);
   }
+  options_.rows_per_step = rows[replica];
+  const std::int64_t all = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  // Then no shard is too small either, and all replicas give the same answer.
+  if (all > options_.rows) {
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            "a step takes {} rows, but the data has only {} ({} replicas); make "
+                            "the batch smaller or the rows shorter",
+                            all, options_.rows, options_.replicas);
+  }
+  std::int64_t unit = 0;
+  for (const std::int64_t one : rows) unit = std::gcd(unit, one);
+  std::vector<std::int64_t> shares = rows;
+  for (std::int64_t& share : shares) share /= unit;
+  owned_ = shared_out(shares);
+  stretch_ = all / unit;
+  shard_rows_ = shard_rows(replica);
+}
+
+std::int64_t SampleOrder::shard_rows(std::size_t replica) const {
+  const std::vector<std::int64_t>& owned = owned_[replica];
+  const auto rest = std::ranges::lower_bound(owned, options_.rows % stretch_) - owned.begin();
+  return options_.rows / stretch_ * std::ssize(owned) + rest;
 }
 
 std::vector<store::SampleId> SampleOrder::samples(store::Step step) const {
@@ -104,15 +147,22 @@ std::vector<store::SampleId> SampleOrder::samples(store::Step step) const {
   }
   std::vector<store::SampleId> samples;
   samples.reserve(rows.size());
+  const std::vector<std::int64_t>& owned = owned_[static_cast<std::size_t>(options_.replica)];
   for (const std::int64_t row : rows) {
-    samples.push_back(store::SampleId{options_.replica + row * options_.replicas});
+    const std::int64_t stretch = row / std::ssize(owned);
+    const auto number = static_cast<std::size_t>(row % std::ssize(owned));
+    samples.push_back(store::SampleId{stretch * stretch_ + owned[number]});
   }
   return samples;
 }
 
 std::int64_t SampleOrder::epoch_steps(std::int64_t epochs) const {
-  const std::int64_t largest = (options_.rows + options_.replicas - 1) / options_.replicas;
-  return (epochs * largest + options_.rows_per_step - 1) / options_.rows_per_step;
+  std::int64_t most = 0;
+  for (std::size_t replica = 0; replica < owned_.size(); ++replica) {
+    const std::int64_t rows = options_.rows_by_replica[replica];
+    most = std::max(most, (epochs * shard_rows(replica) + rows - 1) / rows);
+  }
+  return most;
 }
 
 // The permutation of an epoch before samples are moved.

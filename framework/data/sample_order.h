@@ -40,21 +40,24 @@ struct SampleOrderOptions {
   std::int64_t rows = 0;  // of the token file
   std::int64_t replicas = 1;
   std::int64_t replica = 0;
-  std::int64_t rows_per_step = 1;  // of this replica
-  bool shuffle = true;             // false: the order of the file
+  std::int64_t rows_per_step = 1;  // of each replica
+  // The same if replicas differ, by replica; empty: all take rows_per_step.
+  std::vector<std::int64_t> rows_by_replica = {};
+  bool shuffle = true;  // false: the order of the file
 };
 
 // The samples that a replica trains on at a step: a pure function of options and step, equal on
 // every machine and standard library. So a resumed run needs no generator state.
 //
-// Replica r owns rows r, r + replicas, and so on for the whole run. Its samples are a stream of
-// epochs, each of which is another permutation of its rows. Every step takes the next rows_per_step
-// samples of the stream. A step that spans two epochs never holds a sample twice: samples of the
-// new epoch that are already in the step move to positions after the step, in their order.
-// Immutable: any thread may call.
+// Replica r owns rows r, r + replicas, and so on for the whole run. Where replicas take unequal
+// numbers of rows, each owns its share of every stretch of rows instead. Its samples are a stream
+// of epochs, each of which is another permutation of its rows. Every step takes the next
+// rows_per_step samples of the stream. A step that spans two epochs never holds a sample twice:
+// samples of the new epoch that are already in the step move to positions after the step, in their
+// order. Immutable: any thread may call.
 class SampleOrder {
  public:
-  // StoreError bad_input if a replica owns fewer rows than a step needs; names both numbers.
+  // StoreError bad_input if there are fewer rows than a step needs; names both numbers.
   explicit SampleOrder(const SampleOrderOptions& options);
 
   std::vector<store::SampleId> samples(store::Step step) const;
@@ -73,7 +76,12 @@ class SampleOrder {
   Places slice(std::int64_t epoch, const Places& front, std::int64_t from,
                std::int64_t count) const;
 
+  std::int64_t shard_rows(std::size_t replica) const;
+
   SampleOrderOptions options_;
+  // A stretch of rows is assigned as the one before it: which of its rows each replica owns.
+  std::vector<std::vector<std::int64_t>> owned_;  // by replica
+  std::int64_t stretch_ = 1;
   std::int64_t shard_rows_ = 0;
 };
 

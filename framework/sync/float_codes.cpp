@@ -69,12 +69,11 @@ void check_finite_floats(std::span<const std::byte> bytes, bool narrow, std::siz
 }
 
 std::vector<float> mean_of_finite_floats(Contributions contributions, bool narrow,
-                                         std::size_t count, const char* what) {
-  std::vector<float> mean = sum_of(contributions, count, [&](auto bytes, std::span<float> to) {
+                                         std::size_t count, const char* what,
+                                         std::span<const float> shares) {
+  return mean_of(contributions, count, shares, [&](auto bytes, std::span<float> to) {
     read_finite_floats(bytes, narrow, to, what);
   });
-  for (float& value : mean) value /= static_cast<float>(contributions.size());
-  return mean;
 }
 
 void apply_floats(const Round& round, bool narrow, Slots& slots, std::string_view slot,

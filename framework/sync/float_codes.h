@@ -38,9 +38,11 @@ void check_finite_floats(std::span<const std::byte> bytes, bool narrow, std::siz
                          const char* what);
 void read_finite_floats(std::span<const std::byte> bytes, bool narrow, std::span<float> to,
                         const char* what);
-// The mean of the members' contributions of `count` values, summed in the order of the members.
+// The mean of the members' contributions of `count` values, summed in the order of the members;
+// `shares`: see shares_of().
 std::vector<float> mean_of_finite_floats(Contributions contributions, bool narrow,
-                                         std::size_t count, const char* what);
+                                         std::size_t count, const char* what,
+                                         std::span<const float> shares = {});
 
 // Stores the results of a round of one exchange in a slot, on all of the stage's threads. decode()
 // must have checked them.

@@ -30,6 +30,9 @@ struct MethodOffer {
   double wire_bits = 32;
   // What it computes is what a ReplicaGroup computes: a group of all replicas can take its place.
   bool is_exact_sum = false;
+  // Its means count contributions by rows (shares_of()), so that replicas may have unequal numbers
+  // of rows. Sums of gradients need no weights: each is divided by the tokens of all.
+  bool weighs_rows = false;
   // Why its replicas cannot continue without one of them, to follow "it"; empty: they can.
   std::string needs_all = {};
 

@@ -380,18 +380,18 @@ void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes
   }
 }
 
-void add_to(std::span<float> values, const SparseValues& sent) {
+void add_to(std::span<float> values, const SparseValues& sent, float factor) {
   const float* next = sent.values.data();
   for (std::size_t b = 0; b < sent.patterns.size(); ++b) {
     float* block = values.data() + b * kBlockValues;
     // Whole blocks are frequent at high shares, and this loop is vectorised.
     if (sent.patterns[b] == kWholePattern) {
-      for (std::size_t i = 0; i < kBlockValues; ++i) block[i] += next[i];
+      for (std::size_t i = 0; i < kBlockValues; ++i) block[i] += factor * next[i];
       next += kBlockValues;
       continue;
     }
     for (std::uint32_t rest = sent.patterns[b]; rest != 0; rest &= rest - 1) {
-      block[std::countr_zero(rest)] += *next++;
+      block[std::countr_zero(rest)] += factor * *next++;
     }
   }
 }

@@ -44,6 +44,6 @@ void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes
                  PacketScratch& scratch, SparseValues& sent);
 
 // Adds the sent values to the blocks' values.
-void add_to(std::span<float> values, const SparseValues& sent);
+void add_to(std::span<float> values, const SparseValues& sent, float factor = 1);
 
 }  // namespace strait::sync

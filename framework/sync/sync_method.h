@@ -105,6 +105,36 @@ std::vector<float> sum_of(Contributions contributions, std::size_t count, const 
   return sum;
 }
 
+// How much each contribution counts in a mean: its member's share of all rows. Empty: the same.
+inline std::vector<float> shares_of(const std::vector<std::int64_t>& rows,
+                                    const Membership& membership) {
+  if (rows.empty()) return {};
+  double all = 0;
+  for (const std::uint32_t replica : membership.members) all += static_cast<double>(rows[replica]);
+  std::vector<float> shares;
+  for (const std::uint32_t replica : membership.members) {
+    shares.push_back(static_cast<float>(static_cast<double>(rows[replica]) / all));
+  }
+  return shares;
+}
+
+// The mean, as sum_of(), with each contribution counted by its share.
+template <class Read>
+std::vector<float> mean_of(Contributions contributions, std::size_t count,
+                           std::span<const float> shares, const Read& read) {
+  if (!shares.empty()) {
+    std::size_t member = 0;
+    return sum_of(contributions, count, [&](auto bytes, std::span<float> to) {
+      read(bytes, to);
+      const float share = shares[member++];
+      for (float& value : to) value *= share;
+    });
+  }
+  std::vector<float> mean = sum_of(contributions, count, read);
+  for (float& value : mean) value /= static_cast<float>(contributions.size());
+  return mean;
+}
+
 // Applies a round part by part on all of the stage's threads. Parts are independent, so the bits do
 // not depend on the number of threads. `apply_part` must not throw: decode() has checked the bytes.
 template <class ApplyPart>

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace strait::sync {
 
@@ -42,6 +43,9 @@ struct SyncSettings {
   // The members are a ReplicaGroup: allreduce plans sums in their places. Not a key of recipes; see
   // settings_in_group().
   bool in_group = false;
+
+  // Rows of a step by replica, if they differ: contributions to a mean count by them.
+  std::vector<std::int64_t> rows = {};
 
   // Of the run; 0: unknown.
   std::int64_t steps = 0;

@@ -3,6 +3,9 @@
 #include <fmt/ranges.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/plan/placement.h"
+#include "launcher/plan/run_files.h"
 
 namespace strait::plan {
 namespace {
@@ -90,6 +93,35 @@ std::string thread_warning(const Plan& plan, std::size_t host) {
       "{}; the run keeps its threads for equal bits, and computes slower there than with {}: to "
       "change that, resume with --set pipeline.threads={}",
       objection, plan.hosts.at(host).cores, plan.hosts.at(host).cores);
+}
+
+void check_held_memory(const Plan& plan) {
+  const std::vector<recipe::RecipeHost> hosts = hosts_of(plan.recipe);
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::int64_t held = held_bytes(plan, i);
+    if (held == 0 || !hosts[i].memory) continue;
+    const std::int64_t needed = held + host_memory_needed(plan, i);
+    if (needed <= *hosts[i].memory) continue;
+    throw base::UserError(base::ExitCode::out_of_memory,
+                          "host {} may use {}, but by the plan it needs {}, {} of it for "
+                          "checkpoints in memory (its own and those of the host before it, two of "
+                          "each); leave out checkpoint.memory_every, or give it fewer layers",
+                          hosts[i].name, base::byte_text(*hosts[i].memory), base::byte_text(needed),
+                          base::byte_text(held));
+  }
+}
+
+void check_ports(const Plan& plan) {
+  const auto [first, last] = plan.recipe.hosts.ports;
+  if (first == 0) return;
+  const std::vector<std::int64_t> needed = link_ports(plan);
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i] <= last - first + 1) continue;
+    throw base::UserError(base::ExitCode::bad_input,
+                          "hosts.ports is {}-{}, {} in all, but host {} needs {} for the links to "
+                          "its processes; give it more",
+                          first, last, last - first + 1, plan.hosts[i].name, needed[i]);
+  }
 }
 
 }  // namespace strait::plan

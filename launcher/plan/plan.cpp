@@ -90,7 +90,8 @@ void describe(auto& f, fields::Is<StepPart> auto& m) {
 void describe(auto& f, fields::Is<Plan> auto& m) {
   f("recipe", m.recipe), f("model_config", m.model_config), f("model_hash", m.model_hash);
   f("train", m.train), f("eval", m.eval), f("steps", m.steps);
-  f("micro_batches", m.micro_batches), f("eval_micro_batches", m.eval_micro_batches);
+  f("micro_batches", m.micro_batches), f("replica_rows", m.replica_rows);
+  f("eval_micro_batches", m.eval_micro_batches);
   f("depth", m.depth), f("epoch_steps", m.epoch_steps), f("step_seconds", m.step_seconds);
   f("first_epoch_step_seconds", m.first_epoch_step_seconds), f("sync_method", m.sync_method);
   f("sync_strength", m.sync_strength), f("sync_offers", m.sync_offers);
@@ -150,8 +151,14 @@ const Plan::Process& Plan::process(net::ProcessName name) const {
 }
 
 std::int64_t Plan::micro_batch_rows() const {
-  return recipe.train.micro_batch.value_or(recipe.train.batch /
-                                           (recipe.pipeline.replicas * micro_batches));
+  if (recipe.train.micro_batch) return *recipe.train.micro_batch;
+  const std::int64_t most = replica_rows.empty() ? recipe.train.batch / recipe.pipeline.replicas
+                                                 : std::ranges::max(replica_rows);
+  return most / micro_batches;
+}
+
+std::int64_t Plan::micro_batches_of(std::uint32_t replica) const {
+  return replica_rows.empty() ? micro_batches : replica_rows.at(replica) / micro_batch_rows();
 }
 
 std::int64_t Plan::snapshot_bytes(const Process& process) const {
@@ -198,8 +205,8 @@ bool saves_during_training(const recipe::Recipe& recipe) {
 
 schedules::ActionList Plan::training_actions(net::ProcessName name) const {
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
-                                       static_cast<int>(micro_batches), static_cast<int>(depth),
-                                       static_cast<int>(chunks())};
+                                       static_cast<int>(micro_batches_of(name.replica)),
+                                       static_cast<int>(depth), static_cast<int>(chunks())};
   return schedules::schedule_named(recipe.pipeline.schedule)
       .list(shape, static_cast<StageIndex>(name.stage));
 }
@@ -264,6 +271,11 @@ Plan plan_from_json(const nlohmann::json& from) {
     }
   }
   if (plan.micro_batches < 1) refuse_plan("its steps have no micro-batches");
+  const auto& rows = plan.replica_rows;
+  if (!rows.empty() && (std::ssize(rows) != plan.recipe.pipeline.replicas ||
+                        std::ranges::any_of(rows, [](auto one) { return one < 1; }))) {
+    refuse_plan("its rows are not those of its replicas");
+  }
   return plan;
 }
 

@@ -88,8 +88,9 @@ struct Plan {
   Data train;
   std::optional<Data> eval;
   std::int64_t steps = 0;
-  std::int64_t micro_batches = 0;       // per training step and replica
-  std::int64_t eval_micro_batches = 0;  // per evaluation, of all replicas together
+  std::int64_t micro_batches = 0;          // per training step, of the replica that has most
+  std::vector<std::int64_t> replica_rows;  // of a step, by replica; empty: all have the same
+  std::int64_t eval_micro_batches = 0;     // per evaluation, of all replicas together
   std::int64_t depth = 0;
   std::int64_t epoch_steps = 0;         // length of the first epoch, in which every sample is new
   double step_seconds = 0;              // forecast, after the first epoch
@@ -119,6 +120,7 @@ struct Plan {
   // Number of its GPU. Nullopt: it computes on the CPU, or its GPU is not known yet.
   std::optional<std::size_t> gpu_of(const Process& process) const;
   std::int64_t micro_batch_rows() const;  // as the recipe states or "auto" chose
+  std::int64_t micro_batches_of(std::uint32_t replica) const;                 // of a training step
   std::int64_t chunks() const { return std::ssize(processes.at(0).chunks); }  // of each stage
   // Actions of a stage in a training step, and in an evaluation, which all replicas share.
   schedules::ActionList training_actions(net::ProcessName name) const;

@@ -54,6 +54,30 @@ std::string text_of_speed(double flops_per_second) {
                                  : fmt::format("{:.3g} Tflop/s", flops_per_second / 1e12);
 }
 
+// Which replica has how many rows, and why: "  rows of a step: 28 of replica 0 (host a), 4 of
+// replica 1 (host b); with 16 each ...". Empty: all have the same.
+std::string text_of_rows(const plan::Plan& plan) {
+  if (plan.replica_rows.empty()) return "";
+  std::vector<std::string> words;
+  for (std::uint32_t replica = 0; replica < plan.replica_rows.size(); ++replica) {
+    words.push_back(fmt::format("{} of replica {} (host {})", plan.replica_rows[replica], replica,
+                                plan.process({0, replica}).host));
+  }
+  const auto speed = [&](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
+    return plan::path_speed(plan, from, to);
+  };
+  double own = 0;
+  double equal = 0;
+  for (StepCosts& costs : costs_of_replicas(plan, speed)) {
+    own = std::max(own, step_seconds(costs, plan.depth));
+    costs.micro_batches = std::max<std::int64_t>(
+        1, plan.recipe.train.batch / plan.micro_batch_rows() / std::ssize(plan.replica_rows));
+    equal = std::max(equal, step_seconds(costs, plan.depth));
+  }
+  return fmt::format("  rows of a step: {}; with equal rows the slowest takes {} instead of {}\n",
+                     some_of(words), text_of_seconds(equal), text_of_seconds(own));
+}
+
 // The speeds that forecasts use, measured and assumed.
 std::string text_of_speeds(const plan::Plan& plan) {
   std::vector<std::string> measured;
@@ -194,7 +218,7 @@ std::string text_of_forecast(const plan::Plan& plan) {
     text += fmt::format(", {} of it for {}", forecast_seconds(plan, run.evaluation_seconds),
                         base::counted(run.evaluations, "evaluation"));
   }
-  return text + "\n" + text_of_use(plan, run) + text_of_shipping(plan, run) +
+  return text + "\n" + text_of_rows(plan) + text_of_use(plan, run) + text_of_shipping(plan, run) +
          text_of_assumed_lines(plan);
 }
 

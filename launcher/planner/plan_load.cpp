@@ -143,8 +143,7 @@ void compare_with_one_host(const plan::Plan& plan, PlanLoad& load) {
   const models::ModelDescription model = trained_model(plan);
   const models::LayerRange all{0, static_cast<int>(std::ssize(model.layers)) - 1};
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
-  const auto micro_batches =
-      static_cast<double>(plan.micro_batches * plan.recipe.pipeline.replicas);
+  const auto micro_batches = static_cast<double>(all_micro_batches(plan));
   std::size_t fastest = 0;
   load.alone_seconds = std::numeric_limits<double>::infinity();
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {

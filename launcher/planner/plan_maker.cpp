@@ -221,6 +221,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   const PipelineQuestion& question =
       *std::ranges::find(questions, plan.recipe.model.recompute, &PipelineQuestion::recompute);
   plan_whole_pipeline(plan, config, question);
+  if (!plan.replica_rows.empty()) count_steps(plan, run.train);
   plan.parts = step_parts(plan);
   if (plan.layouts.empty()) compare_layouts(plan, open, question);
   for (const std::string& note : {slower_layout_note(plan), codec_note(plan, open, question)}) {
@@ -233,6 +234,8 @@ plan::Plan inference_plan(const plan::Plan& trained) {
   plan::Plan plan = trained;
   plan.recipe.train.micro_batch = trained.micro_batch_rows();
   plan.recipe.pipeline.replicas = 1;
+  plan.recipe.pipeline.rows.reset();
+  plan.replica_rows.clear();
   plan.recipe.sync = {};
   plan.sync_method.clear();
   plan.sync_strength.reset();

@@ -185,7 +185,10 @@ std::string cache_table(const plan::Plan& plan, std::size_t columns) {
   std::ranges::copy_if(plan.links, std::back_inserter(links), &plan::Plan::Link::has_cache);
   if (links.empty()) return "";
   using Link = plan::Plan::Link;
-  const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
+  const std::int64_t rows =
+      plan.replica_rows.empty()
+          ? plan.train.rows / plan.recipe.pipeline.replicas
+          : plan.train.rows * std::ranges::max(plan.replica_rows) / plan.recipe.train.batch;
   const std::int64_t directions = cached_directions(plan.recipe.codec, true);
   const auto on_disk = [](const codec::CacheLimits& cache) {
     return cache.rows * cache.entry_bytes - cache.used_memory();
@@ -305,11 +308,12 @@ std::string plan_text(const plan::Plan& plan, std::size_t columns) {
   const models::ModelDescription model =
       models::describe(planned_model(plan), {recipe.data.row, 4});
   std::string text = fmt::format(
-      "{}: {} with {} parameters{}, {} of {} of {} ({} of {})\n"
+      "{}: {} with {} parameters{}, {} of {} of {} ({}{} of {})\n"
       "schedule {}{}, depth {}; codec {} forward, {} backward{}; {}",
       recipe.name, model.family, human_count(model.parameters()),
       text_of_trained(model, recipe.model.quantization), base::counted(plan.steps, "step"),
       base::counted(recipe.train.batch, "row"), base::counted(recipe.data.row, "token"),
+      plan.replica_rows.empty() ? "" : "at most ",
       base::counted(plan.micro_batches, "micro-batch", "es"), plan.micro_batch_rows(),
       recipe.pipeline.schedule, text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
       text_of_backward(recipe.codec), text_of_sync(plan),

@@ -136,7 +136,11 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
   BoundaryLoad load;
   load.rows = *recipe.train.micro_batch;
   const auto rows = static_cast<double>(tokens.rows());
-  const std::int64_t replica_rows = tokens.rows() / recipe.pipeline.replicas;
+  // Of the replica that has most.
+  const auto& shares = recipe.pipeline.rows;
+  const std::int64_t replica_rows =
+      shares && !shares->empty() ? tokens.rows() * std::ranges::max(*shares) / recipe.train.batch
+                                 : tokens.rows() / recipe.pipeline.replicas;
   load.documents_per_row = 0;
   for (std::int64_t row = 0; row < tokens.rows(); ++row) {
     const auto sample = static_cast<store::SampleId>(row);
@@ -180,16 +184,18 @@ std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDes
   stages::BatchOptions batch;
   batch.seed = static_cast<std::uint64_t>(recipe.seed);
   batch.replicas = recipe.pipeline.replicas;
-  // A step looks up the same rows however it is divided, and to find the samples of one micro-batch
-  // takes as long as to find all.
-  batch.micro_batch_rows = plan.micro_batch_rows() * plan.micro_batches;
-  batch.micro_batches = 1;
+  batch.micro_batch_rows = plan.micro_batch_rows();
+  batch.micro_batches = plan.micro_batches;
+  for (std::uint32_t replica = 0; replica < plan.replica_rows.size(); ++replica) {
+    batch.micro_batches_by_replica.push_back(plan.micro_batches_of(replica));
+  }
+  const auto own = static_cast<int>(plan.micro_batches_of(0));
   batch.shuffle = recipe.data.shuffle;
   const stages::BatchSource source(train.tokens, nullptr, batch);
   const std::int64_t steps = std::min(plan.steps, kSteps);
   std::size_t rows = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
-    rows += stages::looked_up_rows(source, {store::Step{step}, true}, 1).tokens.size();
+    rows += stages::looked_up_rows(source, {store::Step{step}, true}, own).tokens.size();
   }
   const double mean =
       static_cast<double>(rows) / static_cast<double>(std::max<std::int64_t>(steps, 1));

@@ -78,7 +78,7 @@ void check_data_files(const char* key, const std::vector<data::DataFile>& files)
 void check_batch_rows(const recipe::Recipe& recipe, const data::PreparedData& train) {
   const std::int64_t replicas = recipe.pipeline.replicas;
   const std::int64_t rows = train.tokens->rows();
-  if (recipe.train.batch / replicas <= rows / replicas) return;
+  if (recipe.train.batch <= rows) return;
   const std::string parts =
       replicas == 1 ? "" : fmt::format(", {} for each of {} replicas", rows / replicas, replicas);
   throw base::UserError(base::ExitCode::bad_input,
@@ -133,7 +133,9 @@ void count_steps(plan::Plan& plan, const data::PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
   const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
   const std::int64_t rows = micro_batch * recipe.pipeline.replicas;
-  if (recipe.train.batch % rows != 0) {
+  std::vector<std::int64_t> by_replica = plan.replica_rows;
+  if (by_replica.empty() && recipe.pipeline.rows) by_replica = *recipe.pipeline.rows;
+  if (by_replica.empty() && recipe.train.batch % rows != 0) {
     throw base::UserError(base::ExitCode::bad_input,
                           "train.batch = {} is not a multiple of train.micro_batch = {}{}",
                           recipe.train.batch, micro_batch,
@@ -146,6 +148,7 @@ void count_steps(plan::Plan& plan, const data::PreparedData& train) {
                                .replicas = recipe.pipeline.replicas,
                                .replica = recipe.pipeline.replicas - 1,
                                .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
+                               .rows_by_replica = std::move(by_replica),
                                .shuffle = recipe.data.shuffle});
   plan.epoch_steps = order.epoch_steps(1);
   plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);

@@ -313,6 +313,7 @@ void compare_layouts(plan::Plan& plan, plan::Plan open, const PipelineQuestion& 
   recipe::Recipe::Pipeline& pipeline = open.recipe.pipeline;
   pipeline.choose_stages = pipeline.choose_replicas = true;
   pipeline.hosts.clear();
+  pipeline.rows.reset();
   pipeline.partition = {};
   std::vector<plan::Layout> layouts = quick_layouts(open, question);
   plan::Layout own = layout_of(plan);

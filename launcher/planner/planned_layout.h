@@ -15,6 +15,18 @@ inline constexpr double kSameStep = 1.02;
 // them), else chosen by forecasts.
 std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question);
 
+// Whether the rows of each replica are to be chosen: the recipe leaves them open, and its sync
+// method allows unequal ones.
+bool leaves_rows_open(const recipe::Recipe& recipe);
+// The rows of the run that is resumed, because the order of its samples depends on them. Nullopt:
+// there is none, or it has other replicas, hosts or batches. `hosts` of the processes.
+std::optional<std::vector<std::int64_t>> rows_kept_from(const plan::Plan& plan,
+                                                        const recipe::Recipe& resolved,
+                                                        std::span<const std::size_t> hosts,
+                                                        const plan::Plan* before);
+// Sets the rows of each replica; `rows` is empty if all have the same.
+void set_rows(plan::Plan& plan, std::vector<std::int64_t> rows, std::int64_t micro_batch);
+
 // The recipe with "balanced" instead of "profile", which needs measured layers.
 recipe::Recipe by_cost(recipe::Recipe recipe);
 

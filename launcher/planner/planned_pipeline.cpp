@@ -14,6 +14,7 @@
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
+#include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
@@ -44,16 +45,15 @@ struct ReplicaCosts {
   StepCosts first_epoch;
 };
 
-// `hosts` by stage, `all_hosts` of every process; `ranges` and `boundaries` by position in the
-// pipeline.
+// `all_hosts` of every process; `ranges` and `boundaries` by position in the pipeline.
 ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescription& model,
-                           const std::vector<models::LayerRange>& ranges,
-                           std::span<const std::size_t> hosts,
+                           const std::vector<models::LayerRange>& ranges, std::uint32_t replica,
                            std::span<const std::size_t> all_hosts,
                            const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+  const auto hosts = all_hosts.subspan(replica * stages_of(plan), stages_of(plan));
   ReplicaCosts costs;
   costs.known.schedule = plan.recipe.pipeline.schedule;
-  costs.known.micro_batches = plan.micro_batches;
+  costs.known.micro_batches = plan.micro_batches_of(replica);
   costs.known.stages = std::ssize(hosts);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const std::size_t host = hosts[i % hosts.size()];
@@ -81,11 +81,38 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
   const std::size_t last = hosts.back();
   if (sizes.tie) {
     costs.known.tie_seconds =
-        tie_seconds(sizes.tie->gradients, sizes.tie->values, plan.micro_batches,
+        tie_seconds(sizes.tie->gradients, sizes.tie->values, costs.known.micro_batches,
                     plan::path_speed(plan, first, last), plan::path_speed(plan, last, first));
     costs.first_epoch.tie_seconds = costs.known.tie_seconds;
   }
   return costs;
+}
+
+std::vector<ReplicaCosts> costs_of(const plan::Plan& plan, const models::ModelDescription& model,
+                                   const PlannedCut& cut,
+                                   const std::vector<PlannedBoundary>& boundaries,
+                                   const Sizes& sizes) {
+  std::vector<ReplicaCosts> replicas;
+  for (std::uint32_t replica = 0; replica < plan.recipe.pipeline.replicas; ++replica) {
+    replicas.push_back(
+        replica_costs(plan, model, cut.layers, replica, cut.hosts, boundaries, sizes));
+  }
+  return replicas;
+}
+
+// The rows of each replica of a step by speed.
+std::vector<std::int64_t> best_rows(const plan::Plan& plan, const models::ModelDescription& model,
+                                    const PlannedCut& cut,
+                                    const std::vector<PlannedBoundary>& boundaries,
+                                    const Sizes& sizes) {
+  std::vector<StepCosts> replicas;
+  for (ReplicaCosts& one : costs_of(plan, model, cut, boundaries, sizes)) {
+    replicas.push_back(std::move(one.known));
+  }
+  std::vector<std::int64_t> rows =
+      best_micro_batches(std::move(replicas), plan.recipe.pipeline.depth.value_or(0));
+  for (std::int64_t& count : rows) count *= sizes.micro_batch_tokens / plan.recipe.data.row;
+  return rows;
 }
 
 // Chooses the depth, at most `deepest`, for steps after the first epoch, because these are most
@@ -93,13 +120,7 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
 void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
                 const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes,
                 std::int64_t deepest) {
-  std::vector<ReplicaCosts> replicas;
-  const std::span<const std::size_t> hosts(cut.hosts);
-  const std::size_t stages = stages_of(plan);
-  for (std::size_t at = 0; at < hosts.size(); at += stages) {
-    replicas.push_back(replica_costs(plan, model, cut.layers, hosts.subspan(at, stages), hosts,
-                                     boundaries, sizes));
-  }
+  const std::vector<ReplicaCosts> replicas = costs_of(plan, model, cut, boundaries, sizes);
   const auto plain = [](const ReplicaCosts& costs) { return step_seconds(costs.known, 0); };
   const auto slowest = std::ranges::max_element(replicas, {}, plain);
   plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(slowest->known, deepest));
@@ -146,7 +167,8 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   }
   // Embedding and head sum their gradients of the table separately until the step ends.
   const bool sums_twice = model.tied && model.tied_trained && has_embedding && has_head;
-  const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
+  const schedules::PipelineShape shape =
+      shape_of(plan.recipe, plan.micro_batches_of(name.replica), plan.depth);
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
@@ -189,7 +211,7 @@ plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& bo
     return plan.chunks() == 1 ? name.text() : fmt::format("{}/{}", name.text(), at / stages);
   };
   const auto of_a_step = [&](double bytes) {
-    return std::llround(bytes * static_cast<double>(plan.micro_batches));
+    return std::llround(bytes * static_cast<double>(plan.micro_batches_of(replica)));
   };
   plan::Plan::Link link;
   link.position = static_cast<std::int64_t>(position);
@@ -235,37 +257,6 @@ std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   return most;
 }
 
-// Checks hosts whose memory the recipe states. The memory of other hosts is known only when the run
-// begins.
-void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeHost>& hosts) {
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const std::int64_t held = plan::held_bytes(plan, i);
-    if (held == 0 || !hosts[i].memory) continue;
-    const std::int64_t needed = held + plan::host_memory_needed(plan, i);
-    if (needed <= *hosts[i].memory) continue;
-    throw base::UserError(base::ExitCode::out_of_memory,
-                          "host {} may use {}, but by the plan it needs {}, {} of it for "
-                          "checkpoints in memory (its own and those of the host before it, two of "
-                          "each); leave out checkpoint.memory_every, or give it fewer layers",
-                          hosts[i].name, base::byte_text(*hosts[i].memory), base::byte_text(needed),
-                          base::byte_text(held));
-  }
-}
-
-// Otherwise a process finds no free port only after all processes have started and loaded.
-void check_ports(const plan::Plan& plan) {
-  const auto [first, last] = plan.recipe.hosts.ports;
-  if (first == 0) return;
-  const std::vector<std::int64_t> needed = plan::link_ports(plan);
-  for (std::size_t i = 0; i < needed.size(); ++i) {
-    if (needed[i] <= last - first + 1) continue;
-    throw base::UserError(base::ExitCode::bad_input,
-                          "hosts.ports is {}-{}, {} in all, but host {} needs {} for the links to "
-                          "its processes; give it more",
-                          first, last, last - first + 1, plan.hosts[i].name, needed[i]);
-  }
-}
-
 // A simulated link that the plan does not have would be ignored silently.
 void check_simulated_link(const plan::Plan& plan) {
   const std::string& name = plan.recipe.hosts.simulate_link;
@@ -304,7 +295,8 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   const models::ModelDescription& model = question.model;
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(resolved);
   const std::int64_t rows = *resolved.train.micro_batch;
-  plan.micro_batches = resolved.train.batch / (rows * resolved.pipeline.replicas);
+  set_rows(plan, resolved.pipeline.rows.value_or(std::vector<std::int64_t>()), rows);
+  for (const std::int64_t own : plan.replica_rows) plan_schedule(resolved, own / rows);
   if (plan.eval) plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
   const PlannedCut cut =
       plan_cut(resolved, plan.speeds, model, plan.micro_batches, question.layer_times);
@@ -312,8 +304,17 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   const Sizes sizes{tokens, question.pass_tokens, threads_of(resolved, most_on_a_host(cut.hosts)),
                     tie_bytes(plan, model, question.train),
                     question.recomputed_bytes_per_token * tokens};
-  const std::vector<PlannedBoundary> boundaries = plan_boundaries(
-      resolved, model, cut.layers, *question.train.tokens, plan.steps > plan.epoch_steps);
+  const bool samples_return = plan.steps > plan.epoch_steps;
+  std::vector<PlannedBoundary> boundaries =
+      plan_boundaries(resolved, model, cut.layers, *question.train.tokens, samples_return);
+  if (leaves_rows_open(resolved)) {
+    const auto kept = rows_kept_from(plan, resolved, cut.hosts, question.before);
+    set_rows(plan, kept ? *kept : best_rows(plan, model, cut, boundaries, sizes), rows);
+    for (const std::int64_t own : plan.replica_rows) plan_schedule(resolved, own / rows);
+    recipe::Recipe chosen = resolved;
+    chosen.pipeline.rows = plan.replica_rows;
+    boundaries = plan_boundaries(chosen, model, cut.layers, *question.train.tokens, samples_return);
+  }
   // A deeper pipeline holds more, so the depth is the best one that fits into memory.
   for (std::int64_t deepest = schedules::kDeepestChosen;; deepest = plan.depth - 1) {
     plan_steps(plan, model, cut, boundaries, sizes, deepest);
@@ -326,8 +327,8 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   wait_for_lines(plan);
   plan_sync(plan, model, question.before);
   check_simulated_link(plan);
-  check_ports(plan);
-  check_held_memory(plan, hosts);
+  plan::check_ports(plan);
+  plan::check_held_memory(plan);
 }
 
 }  // namespace strait::planner

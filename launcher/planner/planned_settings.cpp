@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/nvidia_driver.h"
@@ -6,8 +7,10 @@
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_layout.h"
+#include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/known_gpus.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/partition.h"
 
 namespace strait::planner {
@@ -52,13 +55,51 @@ std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& qu
     resolved.train.micro_batch = rows;
     return seconds_of_step(plan, resolved, compared);
   };
-  const std::int64_t rows = recipe.train.batch / recipe.pipeline.replicas;
+  std::int64_t rows = recipe.train.batch / recipe.pipeline.replicas;
+  const auto& stated = recipe.pipeline.rows;
+  if (stated && !stated->empty()) {
+    rows = 0;
+    for (const std::int64_t own : *stated) rows = std::gcd(rows, own);
+  }
   const plan::Plan* const before = question.before;
   if (before != nullptr && !before->recipe.train.micro_batch &&
       rows % before->micro_batch_rows() == 0 && forecast(before->micro_batch_rows())) {
     return before->micro_batch_rows();
   }
   return best_micro_batch(rows, forecast);
+}
+
+bool leaves_rows_open(const recipe::Recipe& recipe) {
+  if (recipe.pipeline.rows || recipe.pipeline.replicas == 1) return false;
+  const std::string method = recipe::sync_method_of(recipe);
+  return method == recipe::kAutomaticSync || allows_unequal_rows(method);
+}
+
+std::optional<std::vector<std::int64_t>> rows_kept_from(const plan::Plan& plan,
+                                                        const recipe::Recipe& resolved,
+                                                        std::span<const std::size_t> hosts,
+                                                        const plan::Plan* before) {
+  if (before == nullptr || before->recipe.pipeline.rows ||
+      before->recipe.pipeline.replicas != resolved.pipeline.replicas ||
+      before->recipe.pipeline.stages != resolved.pipeline.stages ||
+      before->recipe.train.batch != resolved.train.batch ||
+      before->micro_batch_rows() != *resolved.train.micro_batch) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (plan.hosts.at(hosts[i]).name != before->processes.at(i).host) return std::nullopt;
+  }
+  return before->replica_rows;
+}
+
+void set_rows(plan::Plan& plan, std::vector<std::int64_t> rows, std::int64_t micro_batch) {
+  const std::int64_t replicas = plan.recipe.pipeline.replicas;
+  const bool equal =
+      std::ranges::all_of(rows, [&](std::int64_t own) { return own == rows.front(); });
+  plan.replica_rows = equal ? std::vector<std::int64_t>() : std::move(rows);
+  const std::int64_t most = plan.replica_rows.empty() ? plan.recipe.train.batch / replicas
+                                                      : std::ranges::max(plan.replica_rows);
+  plan.micro_batches = most / micro_batch;
 }
 
 std::vector<recipe::Recipe> with_schedules(const recipe::Recipe& recipe, bool cut_by_speed) {

@@ -25,6 +25,9 @@ std::vector<plan::Plan::SyncOffer> candidates_of(const plan::Plan& plan) {
     std::erase_if(offers,
                   [&plan](const auto& offer) { return changes_moments(plan, offer.method); });
   }
+  if (!plan.replica_rows.empty()) {
+    std::erase_if(offers, [](const auto& offer) { return !allows_unequal_rows(offer.method); });
+  }
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) return offers;
   std::erase_if(offers, [](const plan::Plan::SyncOffer& offer) {
     return !sync::methods().find(offer.method)->needs_all.empty();
@@ -164,6 +167,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   if (automatic) choose(plan, before);
   check_loss_rule(plan);
   check_moments(plan);
+  check_unequal_rows(plan);
   check_group(plan);
   plan_groups(plan, before);
   check_replica_devices(plan);

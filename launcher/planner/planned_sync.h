@@ -40,6 +40,10 @@ void check_loss_rule(const plan::Plan& plan);
 // Moments of few bits are not the method's to change.
 bool changes_moments(const plan::Plan& plan, const std::string& method);
 void check_moments(const plan::Plan& plan);
+// Whether replicas may have unequal numbers of rows with this method: it sums gradients, or weighs
+// their contributions.
+bool allows_unequal_rows(const std::string& method);
+void check_unequal_rows(const plan::Plan& plan);
 void check_group(const plan::Plan& plan);
 
 // ---- forecasts

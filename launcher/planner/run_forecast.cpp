@@ -27,8 +27,7 @@ std::int64_t evaluations_of(const plan::Plan& plan) {
 
 // A step without backwards, of as many micro-batches as an evaluation has for each replica.
 double seconds_of_evaluation(const plan::Plan& plan) {
-  const auto micro_batches =
-      static_cast<double>(plan.micro_batches * plan.recipe.pipeline.replicas);
+  const auto micro_batches = static_cast<double>(all_micro_batches(plan));
   return plan.first_epoch_step_seconds / (1 + plan::kAssumedBackwardCost) *
          static_cast<double>(plan.eval_micro_batches) / micro_batches;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <queue>
+#include <tuple>
 
 #include "framework/codec/codecs.h"
 #include "launcher/planner/host_lines.h"
@@ -11,6 +13,9 @@
 
 namespace strait::planner {
 namespace {
+
+// Replicas get unequal rows for a gain above this: forecasts are not more precise.
+constexpr double kClearlyUnequal = 1.05;
 
 schedules::PipelineShape shape_of_costs(const StepCosts& costs, std::int64_t depth) {
   return {static_cast<int>(costs.stages), static_cast<int>(costs.micro_batches),
@@ -100,6 +105,56 @@ std::int64_t best_depth(const StepCosts& costs, std::int64_t deepest) {
                                  static_cast<int>(deepest));
 }
 
+std::int64_t all_micro_batches(const plan::Plan& plan) {
+  std::int64_t all = 0;
+  for (std::uint32_t replica = 0; replica < plan.recipe.pipeline.replicas; ++replica) {
+    all += plan.micro_batches_of(replica);
+  }
+  return all;
+}
+
+std::vector<std::int64_t> best_micro_batches(std::vector<StepCosts> equal, std::int64_t depth) {
+  const std::int64_t even = equal.front().micro_batches;
+  const auto seconds = [&](StepCosts& costs, std::int64_t micro_batches) {
+    costs.micro_batches = micro_batches;
+    return step_seconds(costs, depth);
+  };
+  // A replica, with the seconds of a step by which it would end with one micro-batch more.
+  struct Replica {
+    double next;
+    double each;
+    std::size_t number;
+    bool operator>(const Replica& other) const {
+      return std::tie(next, number) > std::tie(other.next, other.number);
+    }
+  };
+  std::vector<double> with_even;
+  with_even.reserve(equal.size());
+  for (StepCosts& costs : equal) with_even.push_back(seconds(costs, even));
+  std::vector<std::int64_t> counts(equal.size(), even);
+  const double slowest = std::ranges::max(with_even);
+  if (slowest <= kClearlyUnequal * std::ranges::min(with_even)) return counts;
+  std::priority_queue<Replica, std::vector<Replica>, std::greater<>> replicas;
+  for (std::size_t i = 0; i < equal.size(); ++i) {
+    // More micro-batches take evenly longer.
+    const double each = (seconds(equal[i], 2 * even) - with_even[i]) / static_cast<double>(even);
+    replicas.push({with_even[i] - static_cast<double>(even - 2) * each, each, i});
+  }
+  std::vector<std::int64_t> chosen(equal.size(), 1);
+  for (std::int64_t left = (even - 1) * std::ssize(equal); left > 0; --left) {
+    Replica first = replicas.top();
+    replicas.pop();
+    ++chosen[first.number];
+    first.next += first.each;
+    replicas.push(first);
+  }
+  double after = 0;
+  for (std::size_t i = 0; i < equal.size(); ++i) {
+    after = std::max(after, seconds(equal[i], chosen[i]));
+  }
+  return kClearlyUnequal * after < slowest ? chosen : counts;
+}
+
 std::int64_t best_micro_batch(std::int64_t rows,
                               const std::function<std::optional<double>(std::int64_t)>& forecast) {
   constexpr double kTolerance = 1.05;  // forecasts are not more precise than this
@@ -127,7 +182,6 @@ double step_seconds(const StepCosts& costs, std::int64_t depth) {
 std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   const models::ModelDescription model = trained_model(plan);
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
-  const auto micro_batches = static_cast<double>(plan.micro_batches);
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
   const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
   for (const plan::Plan::Process& process : plan.processes) {
@@ -148,9 +202,11 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     if (link.use == plan::Plan::Use::tie) {
       replicas.at(link.connects.replica).tie_seconds = tie_seconds(
           static_cast<double>(link.forward_bytes), static_cast<double>(link.backward_bytes),
-          plan.micro_batches, speed(link, upper, lower), speed(link, lower, upper));
+          plan.micro_batches_of(link.connects.replica), speed(link, upper, lower),
+          speed(link, lower, upper));
     }
     if (link.use != plan::Plan::Use::boundary) continue;
+    const auto micro_batches = static_cast<double>(plan.micro_batches_of(link.connects.replica));
     schedules::LinkCost& cost =
         replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.position));
     cost = link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
@@ -158,9 +214,10 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
                      speed(link, upper, lower), speed(link, lower, upper));
     add_coding(plan.recipe.codec, static_cast<double>(tokens * model.hidden), cost);
   }
-  for (StepCosts& costs : replicas) {
+  for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
+    StepCosts& costs = replicas[replica];
     costs.schedule = plan.recipe.pipeline.schedule;
-    costs.micro_batches = plan.micro_batches;
+    costs.micro_batches = plan.micro_batches_of(static_cast<std::uint32_t>(replica));
     costs.stages = plan.recipe.pipeline.stages;
   }
   return replicas;
@@ -185,7 +242,8 @@ std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan) {
       const schedules::ChunkCost cost = chunk_cost(model, layers, tokens, speed);
       micro_batch += cost.forward_seconds + cost.backward_seconds;
     }
-    seconds[process.name] = micro_batch * static_cast<double>(plan.micro_batches);
+    seconds[process.name] =
+        micro_batch * static_cast<double>(plan.micro_batches_of(process.name.replica));
   }
   return seconds;
 }
@@ -201,7 +259,7 @@ StepWork step_work(const plan::Plan& plan, net::ProcessName name, std::int64_t a
       work.flops += layer.forward_flops_per_token * (1 + layer.backward_factor);
     }
   }
-  work.flops *= static_cast<double>(plan.micro_batches * plan.micro_batch_rows()) *
+  work.flops *= static_cast<double>(plan.micro_batches_of(name.replica) * plan.micro_batch_rows()) *
                 static_cast<double>(plan.recipe.data.row);
   const auto device_of = [&](const plan::Plan::Process& process) {
     const std::optional<std::size_t> known = plan.gpu_of(process);

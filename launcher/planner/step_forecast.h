@@ -52,6 +52,13 @@ double tie_seconds(double gradients, double values, std::int64_t micro_batches,
 // `depth = "auto"`: the best one up to `deepest`.
 std::int64_t best_depth(const StepCosts& costs, std::int64_t deepest);
 
+// Micro-batches of a step of all replicas.
+std::int64_t all_micro_batches(const plan::Plan& plan);
+
+// `pipeline.rows = "auto"`: how many micro-batches of a step each of these replicas gets. Each has
+// as many as the others in `equal`, and keeps them unless the slowest one is clearly faster.
+std::vector<std::int64_t> best_micro_batches(std::vector<StepCosts> equal, std::int64_t depth);
+
 // `micro_batch = "auto"`: of the divisors of a replica's rows, the smallest whose forecast step
 // takes at most 5 % longer than the shortest one; small micro-batches need less memory. `forecast`:
 // seconds of a step with micro-batches of this number of rows; nullopt: that does not fit into

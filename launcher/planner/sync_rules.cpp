@@ -73,6 +73,23 @@ void check_moments(const plan::Plan& plan) {
                   method_setting(plan)));
 }
 
+bool allows_unequal_rows(const std::string& method) {
+  const sync::MethodOffer* const offer = sync::methods().find(method);
+  if (offer == nullptr) return false;
+  sync::SyncSettings settings;
+  settings.method = method;  // no setting changes what it sums
+  return offer->weighs_rows || offer->make(settings)->traits.sums_gradients;
+}
+
+void check_unequal_rows(const plan::Plan& plan) {
+  if (plan.replica_rows.empty() || allows_unequal_rows(plan.sync_method)) return;
+  refuse(fmt::format(
+      "{}, but {}, which counts all replicas the same; leave pipeline.rows out, or "
+      "choose another method",
+      setting(plan, "pipeline.rows", fmt::format("[{}]", fmt::join(plan.replica_rows, ", "))),
+      method_setting(plan)));
+}
+
 void check_loss_rule(const plan::Plan& plan) {
   const sync::MethodOffer* const method = sync::methods().find(plan.sync_method);
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop || method->needs_all.empty()) return;

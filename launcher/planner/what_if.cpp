@@ -74,6 +74,7 @@ void leave_out(const std::string& name, const std::string& sentence, recipe::Rec
   recipe::Recipe::Pipeline& pipeline = recipe.pipeline;
   if (std::ranges::find(pipeline.hosts, name) == pipeline.hosts.end()) return;
   pipeline.hosts.clear();
+  pipeline.rows.reset();
   pipeline.partition = {};
   pipeline.choose_stages = pipeline.choose_replicas = true;
 }

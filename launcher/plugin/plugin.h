@@ -51,7 +51,7 @@ class Extensions {
 // Version of the interface: everything above, and the headers that it names. A plugin with another
 // version is refused.
 #ifndef STRAIT_PLUGIN_ABI
-#define STRAIT_PLUGIN_ABI 18
+#define STRAIT_PLUGIN_ABI 19
 #endif
 
 // The standard library: layouts of its types have to be equal in plugin and strait.

@@ -65,6 +65,8 @@ struct Recipe {
     bool choose_stages = false;                          // "auto": 1 until the plan has chosen
     bool choose_replicas = false;                        // the same
     bool choose_schedule = false;                        // the same, of "1f1b"
+    // Per step and replica; absent: auto, empty: equal.
+    std::optional<std::vector<std::int64_t>> rows = std::nullopt;
     bool replan = false;             // lay the run out again when measured speeds say that it pays
     std::vector<std::string> hosts;  // of processes, by replica, then stage; empty: in their order
     bool operator==(const Pipeline&) const = default;

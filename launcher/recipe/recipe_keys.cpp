@@ -117,6 +117,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        integer("pipeline.depth", at<&R::pipeline, &R::Pipeline::depth>(), {0, 16},
                "forwards in flight beyond plain 1F1B, per hop", "auto"),
        special_keys::partition(),
+       special_keys::rows(),
        integer("pipeline.threads", at<&R::pipeline, &R::Pipeline::threads>(), {1, 1024},
                "per process, no more than its host has cores; auto divides these", "auto"),
        written_if_set(flag("pipeline.replan", at<&R::pipeline, &R::Pipeline::replan>(),

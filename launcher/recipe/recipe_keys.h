@@ -79,6 +79,7 @@ namespace special_keys {
 RecipeKey run_name();           // name: a valid name of a directory
 RecipeKey weights();            // model.weights: "load", "random" or a run
 RecipeKey partition();          // pipeline.partition: a name, a plugin or ranges
+RecipeKey rows();               // pipeline.rows: "auto", "equal" or a list
 RecipeKey betas();              // train.betas: a pair
 RecipeKey budget();             // codec.budget: "0.1 %"
 RecipeKey first_bits();         // codec.first_bits: 2 to 8, or 16

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_keys.h"
@@ -247,6 +248,27 @@ void check_required(const Recipe& recipe, const std::string& source, const Origi
   }
 }
 
+// The stated rows of each replica.
+void check_rows(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
+  const auto rows = recipe.pipeline.rows.value_or(std::vector<std::int64_t>());
+  if (rows.empty()) return;
+  const auto object = [&](const std::string& why) {
+    mistakes.push_back(fmt::format("pipeline.rows is [{}] ({}), but {}", fmt::join(rows, ", "),
+                                   at({"pipeline.rows"}), why));
+  };
+  const std::int64_t sum = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+  const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
+  if (recipe.pipeline.choose_replicas) {
+    object("pipeline.replicas is \"auto\"; state both, or leave pipeline.rows out");
+  } else if (std::ssize(rows) != recipe.pipeline.replicas) {
+    object(fmt::format("pipeline.replicas is {}; state each one's", recipe.pipeline.replicas));
+  } else if (sum != recipe.train.batch) {
+    object(fmt::format("train.batch is {}; make them sum to it", recipe.train.batch));
+  } else if (std::ranges::any_of(rows, [&](auto one) { return one % micro_batch != 0; })) {
+    object(fmt::format("train.micro_batch is {}; make each a multiple of it", micro_batch));
+  }
+}
+
 void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes) {
   const Recipe::Pipeline& pipeline = recipe.pipeline;
@@ -258,8 +280,10 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
   const auto at = [&](std::initializer_list<std::string_view> keys) {
     return origins_of(keys, origins, source);
   };
+  check_rows(recipe, at, mistakes);
   const auto rows = recipe.train.micro_batch.value_or(1) * replicas;
-  if (recipe.train.batch % rows != 0) {
+  if (pipeline.rows.value_or(std::vector<std::int64_t>()).empty() &&
+      recipe.train.batch % rows != 0) {
     mistakes.push_back(fmt::format(
         "train.batch is {} ({}), but must be a multiple of {}: train.micro_batch {} times "
         "pipeline.replicas {}",

@@ -87,6 +87,22 @@ RecipeValue get_partition(const Recipe& recipe) {
   }
 }
 
+bool set_rows(const RecipeValue& value, Recipe& recipe) {
+  std::optional<std::vector<std::int64_t>>& rows = recipe.pipeline.rows;
+  constexpr key_kinds::IntegerRange kRows{1, 1 << 20};
+  const auto is_count = [&](const RecipeValue& one) { return kRows.holds(one); };
+  if (value == "auto") {
+    rows.reset();
+  } else if (value == "equal") {
+    rows.emplace();
+  } else if (value.is_array() && !value.empty() && std::ranges::all_of(value, is_count)) {
+    rows = value.get<std::vector<std::int64_t>>();
+  } else {
+    return false;
+  }
+  return true;
+}
+
 bool set_weights(const RecipeValue& value, Recipe& recipe) {
   Weights weights = Weights::run;
   if (value == "load" || value == "random") {
@@ -144,6 +160,22 @@ RecipeKey partition() {
       {"balanced", "profile"},
       set_partition,
       get_partition};
+}
+
+RecipeKey rows() {
+  return key_kinds::written_if_set(
+      {"pipeline.rows",
+       "\"auto\", \"equal\", or the rows of each replica as in [24, 8]",
+       "of a step, by replica; auto: by speed where a step is shorter so, and the sync method "
+       "weighs "
+       "replicas by their rows",
+       {"auto", "equal"},
+       set_rows,
+       [](const Recipe& recipe) {
+         const auto& rows = recipe.pipeline.rows;
+         if (!rows) return RecipeValue("auto");
+         return rows->empty() ? RecipeValue("equal") : RecipeValue(*rows);
+       }});
 }
 
 RecipeKey betas() {

@@ -86,7 +86,7 @@ ExpectedSpeeds::Link expected_link(const plan::Plan& plan, net::ProcessName send
   // Each message of a boundary may wait for an answer; a round of replicas has a few messages.
   constexpr std::int64_t kTripsOfRound = 4;
   const std::int64_t trips =
-      link.use == plan::Plan::Use::boundary ? plan.micro_batches : kTripsOfRound;
+      link.use == plan::Plan::Use::boundary ? plan.micro_batches_of(sender.replica) : kTripsOfRound;
   const double round_trip = speed.seconds + plan::path_speed(plan, to, from).seconds;
   expected.bytes_per_second = speed.bytes_per_second;
   expected.waiting = static_cast<double>(trips) * round_trip;

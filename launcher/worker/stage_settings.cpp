@@ -154,6 +154,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   if (!plan.sync_method.empty()) {
     options.sync =
         planner::sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
+    options.sync.rows = plan.replica_rows;
   }
   options.group = group_options(job, device);
   options.batch.seed = options.seed;
@@ -161,6 +162,9 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.batch.replica = job.process.replica;
   options.batch.micro_batch_rows = plan.micro_batch_rows();
   options.batch.micro_batches = plan.micro_batches;
+  for (std::uint32_t replica = 0; replica < plan.replica_rows.size(); ++replica) {
+    options.batch.micro_batches_by_replica.push_back(plan.micro_batches_of(replica));
+  }
   options.batch.shuffle = recipe.data.shuffle;
   options.batch.preferences = options.preference.loss != stages::PreferenceLoss::none;
   options.loop.first = first;

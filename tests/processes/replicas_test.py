@@ -18,7 +18,7 @@ MIDDLE = 10  # a checkpoint that no round of any method below ends at
 METHODS = {
     "allreduce": {},
     "cocktail": {"sync.random": 0.3, "sync.top": 0.5},
-    "diloco": {"sync.every": 4},
+    "diloco": {"sync.every": 4, "pipeline.rows": [6, 2]},
     "streaming_diloco": {"sync.every": 8, "sync.fragments": 2, "sync.late": 2},
     "noloco": {"sync.every": 4},
     "onebit_adam": {},
@@ -63,10 +63,11 @@ class Exactness(Replicated):
 
     def test_exact_means_match_single_replica(self):
         alone = self.train("alone", {**self.PLAIN, "pipeline.replicas": 1})
-        for replicas, stages in [(2, 2), (4, 1)]:
-            with self.subTest(replicas=replicas, stages=stages):
-                split = {"pipeline.replicas": replicas, "pipeline.stages": stages}
-                run = self.train(f"of-{replicas}", {**self.PLAIN, **split})
+        for replicas, stages, rows in [(2, 2, "equal"), (4, 1, "equal"), (2, 1, [6, 2])]:
+            with self.subTest(replicas=replicas, stages=stages, rows=rows):
+                split = {"pipeline.replicas": replicas, "pipeline.stages": stages, "pipeline.rows": rows}
+                run = self.train(f"of-{replicas}-{stages}", {**self.PLAIN, **split})
+                self.assertEqual(run.plan()["replica_rows"], [] if rows == "equal" else rows)
                 self.assert_close(alone.curve(), run.curve())
 
     def test_sums_in_shared_memory_have_the_bits_of_sums_over_links(self):

@@ -116,6 +116,50 @@ TEST(Replicas, AllreduceEqualsOneReplicaWithAllRows) {
   }
 }
 
+// The micro-batches of a step are divided in any way.
+TEST(Replicas, AllreduceWithUnequalRowsEqualsOneReplicaWithAllRows) {
+  for (const int stages : {1, 2}) {
+    for (const std::vector<std::int64_t>& rows : {std::vector<std::int64_t>{5, 1}, {1, 3, 2}}) {
+      SCOPED_TRACE(testing::Message() << stages << " stages, " << rows.size() << " replicas");
+      RunSettings many = replicated("allreduce", stages, static_cast<int>(rows.size()));
+      RunSettings one = replicated("allreduce", stages, 1);
+      many.unequal = rows;
+      many.dropout = one.dropout = 0;
+      many.shuffle = one.shuffle = false;
+      const RunResult expected = run_stages(one);
+      const RunResult got = run_stages(many);
+      ASSERT_THAT(got.errors, IsEmpty());
+      EXPECT_THAT(got.losses, Pointwise(testing::DoubleNear(2e-5), expected.losses));
+      EXPECT_THAT(got.norms, Pointwise(testing::DoubleNear(2e-4), expected.norms));
+      EXPECT_THAT(got.evaluations, Pointwise(testing::DoubleNear(2e-5), expected.evaluations));
+      expect_same_tensors(got.masters[0], got.masters[1]);
+    }
+  }
+}
+
+TEST(Replicas, WithUnequalRowsResumeFromCheckpointBitForBit) {
+  for (const std::string& method : sync::method_names()) {
+    const sync::MethodOffer& offer = sync::methods().named(method);
+    sync::SyncSettings settings;
+    settings.method = method;
+    if (!offer.weighs_rows && !offer.make(settings)->traits.sums_gradients) continue;
+    SCOPED_TRACE(method);
+    RunSettings whole = replicated(method, 2, 3);
+    whole.unequal = {3, 1, 2};
+    whole.checkpoint_every = 6;
+    RunSettings half = whole;
+    half.stop_at = 6;
+    const RunResult there = run_stages(half);
+    ASSERT_THAT(there.errors, IsEmpty());
+    const RunResult expected = run_stages(whole);
+    EXPECT_LT(expected.losses.back(), expected.losses.front());
+    const RunResult resumed = run_stages(whole, there.saved, 6);
+    ASSERT_THAT(resumed.errors, IsEmpty());
+    expect_same_tensors(expected.saved, resumed.saved);
+    EXPECT_EQ(resumed.losses, std::vector(expected.losses.begin() + 6, expected.losses.end()));
+  }
+}
+
 // Where replicas share memory and no links carry their gradients.
 RunSettings in_group(RunSettings settings) {
   settings.group.groups = {{}};

@@ -308,10 +308,12 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.batch.seed = 5;
   options.batch.micro_batch_rows = settings.rows;
   options.batch.micro_batches = settings.micro_batches;
+  options.batch.micro_batches_by_replica = settings.unequal;
   options.batch.shuffle = settings.shuffle;
   options.batch.replicas = settings.replicas;
   options.batch.replica = static_cast<std::int64_t>(process / settings.stages());
   options.sync = settings.sync;
+  options.sync.rows = settings.unequal;
   options.group = settings.group;
   options.group.place = fmt::format("{} of process {}", options.device.str(), process);
   options.sync.seed = 5;
@@ -331,7 +333,10 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   };
   options.loop.learning_rate = {
       .peak = settings.learning_rate, .warmup = 3, .steps = settings.steps};
-  const schedules::PipelineShape shape{static_cast<int>(settings.stages()), settings.micro_batches,
+  const std::int64_t own = settings.unequal.empty()
+                               ? settings.micro_batches
+                               : settings.unequal[static_cast<std::size_t>(options.batch.replica)];
+  const schedules::PipelineShape shape{static_cast<int>(settings.stages()), static_cast<int>(own),
                                        settings.depth, settings.chunks};
   const auto index = static_cast<StageIndex>(stage);
   options.training = schedules::schedule_named(settings.schedule).list(shape, index);

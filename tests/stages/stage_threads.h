@@ -25,7 +25,8 @@ struct RunSettings {
   int chunks = 1;  // of each stage
   std::string schedule = "1f1b";
   int depth = 0;
-  int micro_batches = 4;  // of each replica
+  int micro_batches = 4;              // of each replica
+  std::vector<std::int64_t> unequal;  // micro-batches by replica, if they differ
   int replicas = 1;
   sync::SyncSettings sync;
   bool exact = true;  // resumed with `from`: by the same replicas and method

@@ -154,6 +154,7 @@ class Cocktail final : public SyncMethod {
                     .reads_own_contribution = false}),
         choice_(settings.seed, checked_share(settings, settings.random, "random")),
         packet_{checked_share(settings, settings.top, "top"), checked_bits(settings)},
+        rows_(settings.rows),
         outer_(cocktail_outer_step(settings)),
         rule_(is_fresh(settings) ? UpdateRule::own_gradient : UpdateRule::adamw) {}
 
@@ -205,14 +206,16 @@ class Cocktail final : public SyncMethod {
     const std::vector<Block>& chosen = in_progress.blocks;
     std::vector<float>& sum = in_progress.residual;
     sum.assign(chosen.size() * kBlockSize, 0);
+    const std::vector<float> shares = shares_of(rows_, round.membership);
     for (std::size_t member = 0; member < contributions.size(); ++member) {
       // encode() left the own contribution in decoded form.
       const bool own = member == round.membership.mine;
       if (!own) read_packet(chosen, contributions[member], scratch_, received_);
-      add_to(sum, own ? in_progress.contribution : received_);
+      add_to(sum, own ? in_progress.contribution : received_,
+             shares.empty() ? 1.0F : shares[member]);
     }
     const std::span<const float> residual = slots.values(kResidual);
-    const auto members = static_cast<float>(contributions.size());
+    const auto members = static_cast<float>(shares.empty() ? contributions.size() : 1);
     std::uint32_t most = 0;
     for (std::size_t b = 0; b < chosen.size(); ++b) {
       const std::int64_t ahead = chosen[std::min(b + kAhead, chosen.size() - 1)].first;
@@ -315,6 +318,7 @@ class Cocktail final : public SyncMethod {
 
   RandomChoice choice_;
   PacketSettings packet_;
+  std::vector<std::int64_t> rows_;
   OuterStep outer_;
   UpdateRule rule_;
   std::vector<PartInProgress> parts_;  // by Part::index
@@ -386,6 +390,7 @@ MethodOffer cocktail() {
   return {.name = "cocktail",
           .make = made<Cocktail>,
           .reads = {"random", "top", "bits", "outer_learning_rate", "outer_momentum"},
+          .weighs_rows = true,
           .forecast = cocktail_forecast,
           // By coordinates that a round covers. Selecting takes most of the time, so it matters
           // little how many are sent; bare signs need no levels.

@@ -25,6 +25,7 @@ class Diloco final : public SyncMethod {
         narrow_(settings.narrow_wire),
         every_(checked_interval(settings, kDilocoEvery)),
         steps_(settings.steps),
+        rows_(settings.rows),
         outer_(outer_step(settings, {0.7F, 0.9F})) {}
 
   void start(Slots& slots) override {
@@ -41,9 +42,10 @@ class Diloco final : public SyncMethod {
   void encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) override {
     append_floats(change_from_reference(slots, part.range), narrow_, out);
   }
-  void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
+  void reduce(const Round& round, const Part& part, Contributions contributions, const Slots&,
               net::Frame& out) override {
-    append_floats(mean_of_finite_floats(contributions, narrow_, part.values(), kWeightsChange),
+    append_floats(mean_of_finite_floats(contributions, narrow_, part.values(), kWeightsChange,
+                                        shares_of(rows_, round.membership)),
                   narrow_, out);
   }
   void decode(const Round& round, const Part& part, const Slots&) override {
@@ -63,6 +65,7 @@ class Diloco final : public SyncMethod {
   bool narrow_;
   std::int64_t every_;
   std::int64_t steps_;
+  std::vector<std::int64_t> rows_;
   OuterStep outer_;
 };
 
@@ -72,6 +75,7 @@ MethodOffer diloco() {
   return {.name = "diloco",
           .make = made<Diloco>,
           .reads = {"wire_dtype", "every", "outer_learning_rate", "outer_momentum"},
+          .weighs_rows = true,
           .forecast =
               [](const ForecastInput& input) {
                 const double bits = input.settings.narrow_wire ? 16 : 32;

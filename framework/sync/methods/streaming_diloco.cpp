@@ -42,6 +42,7 @@ class StreamingDiloco final : public SyncMethod {
         fragments_(settings.fragments),
         late_(settings.late),
         steps_(settings.steps),
+        rows_(settings.rows),
         outer_(outer_step(settings, {0.7F, 0.9F})) {
     require(bits_ >= 2 && bits_ <= 8, settings,
             fmt::format("bits is {}; it must be from 2 to 8", bits_));
@@ -83,13 +84,13 @@ class StreamingDiloco final : public SyncMethod {
   void encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) override {
     append_symmetric_groups(change_from_reference(slots, part.range), bits_, out, kStreamedChange);
   }
-  void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
+  void reduce(const Round& round, const Part& part, Contributions contributions, const Slots&,
               net::Frame& out) override {
-    std::vector<float> mean =
-        sum_of(contributions, part.values(), [&](auto bytes, std::span<float> to) {
-          read_symmetric_groups(bytes, bits_, to, kStreamedChange);
-        });
-    for (float& value : mean) value /= static_cast<float>(contributions.size());
+    const std::vector<float> mean =
+        mean_of(contributions, part.values(), shares_of(rows_, round.membership),
+                [&](auto bytes, std::span<float> to) {
+                  read_symmetric_groups(bytes, bits_, to, kStreamedChange);
+                });
     append_symmetric_groups(mean, bits_, out, kStreamedChange);
   }
   void decode(const Round& round, const Part& part, const Slots&) override {
@@ -133,6 +134,7 @@ class StreamingDiloco final : public SyncMethod {
   std::int64_t fragments_;
   std::int64_t late_;
   std::int64_t steps_;
+  std::vector<std::int64_t> rows_;
   OuterStep outer_;
 };
 
@@ -183,6 +185,7 @@ MethodOffer streaming_diloco() {
   return {.name = "streaming_diloco",
           .make = made<StreamingDiloco>,
           .reads = {"bits", "every", "fragments", "late", "outer_learning_rate", "outer_momentum"},
+          .weighs_rows = true,
           .forecast = streaming_forecast,
           .coding_cost =
               [](const SyncSettings& settings) {

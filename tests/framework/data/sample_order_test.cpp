@@ -188,10 +188,70 @@ TEST(SampleOrder, CountsTheStepsThatCoverEpochs) {
   EXPECT_EQ(second.epoch_steps(1), 2);  // replica 0 has 6 rows, and all take as many steps
 }
 
+// Replicas that take unequal numbers of rows.
+TEST(SampleOrder, UnequalReplicasTogetherHoldEverySampleOnceInEveryEpoch) {
+  std::mt19937_64 random(12);
+  for (int round = 0; round < 200; ++round) {
+    SampleOrderOptions options;
+    options.seed = random();
+    options.replicas = static_cast<std::int64_t>(2 + random() % 3);
+    for (std::int64_t i = 0; i < options.replicas; ++i) {
+      options.rows_by_replica.push_back(static_cast<std::int64_t>(1 + random() % 12));
+    }
+    const std::int64_t batch =
+        std::reduce(options.rows_by_replica.begin(), options.rows_by_replica.end());
+    options.rows = batch + static_cast<std::int64_t>(random() % 200);
+    SCOPED_TRACE(words_of(options));
+    std::set<std::int64_t> all;
+    std::int64_t steps = 0;
+    for (options.replica = 0; options.replica < options.replicas; ++options.replica) {
+      const auto own = options.rows_by_replica[static_cast<std::size_t>(options.replica)];
+      const SampleOrder order(options);
+      std::set<std::int64_t> shard;
+      const std::vector<std::int64_t> stream = stream_of(order, 3 * options.rows / own + 3);
+      // As long as an epoch is, it holds no sample twice; then the next one begins.
+      while (shard.insert(stream[shard.size()]).second) {
+      }
+      const auto rows = std::ssize(shard);
+      ASSERT_EQ(std::set(stream.begin() + rows, stream.begin() + 2 * rows), shard);
+      const double share = static_cast<double>(options.rows * own) / static_cast<double>(batch);
+      EXPECT_LT(std::abs(static_cast<double>(rows) - share), 2);
+      for (const std::int64_t sample : shard) ASSERT_TRUE(all.insert(sample).second) << sample;
+      steps = std::max(steps, (rows + own - 1) / own);
+    }
+    options.replica = 0;
+    EXPECT_EQ(std::ssize(all), options.rows);
+    EXPECT_EQ(SampleOrder(options).epoch_steps(1), steps);
+  }
+}
+
+// So a step has the rows of a step of one replica, and equal numbers have the order from before.
+TEST(SampleOrder, UnequalReplicasTakeTheRowsOfOneReplicaIfNotShuffled) {
+  const SampleOrder one({.rows = 48, .rows_per_step = 8, .shuffle = false});
+  for (std::int64_t step = 0; step < 6; ++step) {
+    std::vector<std::int64_t> all;
+    for (std::int64_t replica = 0; replica < 3; ++replica) {
+      const SampleOrder order({.rows = 48,
+                               .replicas = 3,
+                               .replica = replica,
+                               .rows_by_replica = {5, 1, 2},
+                               .shuffle = false});
+      const auto own = numbers_of(order.samples(store::Step{step}));
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    std::ranges::sort(all);
+    EXPECT_EQ(all, numbers_of(one.samples(store::Step{step})));
+  }
+  const SampleOrder stated(
+      {.seed = 3, .rows = 50, .replicas = 2, .replica = 1, .rows_by_replica = {4, 4}});
+  const SampleOrder equal({.seed = 3, .rows = 50, .replicas = 2, .replica = 1, .rows_per_step = 4});
+  EXPECT_EQ(stream_of(stated, 20), stream_of(equal, 20));
+}
+
 TEST(SampleOrder, RefusesAStepLargerThanTheSmallestShard) {
   for (std::int64_t replica = 0; replica < 2; ++replica) {
     expect_store_error(
-        store::StoreError::Kind::bad_input, {"6 rows", "only 5", "11 rows, 2 replicas"}, [&] {
+        store::StoreError::Kind::bad_input, {"12 rows", "only 11", "2 replicas"}, [&] {
           SampleOrder order({.rows = 11, .replicas = 2, .replica = replica, .rows_per_step = 6});
         });
   }

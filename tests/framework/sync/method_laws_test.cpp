@@ -139,6 +139,50 @@ TEST_P(MethodLaws, DroppedRoundLeavesNoTrace) {
   }
 }
 
+TEST(SharesOfRows, AreOfTheMembersThatAreLeft) {
+  EXPECT_TRUE(shares_of({}, {.members = {0, 1}}).empty());
+  EXPECT_EQ(shares_of({6, 1, 1}, {.members = {0, 1, 2}}), (std::vector{0.75F, 0.125F, 0.125F}));
+  EXPECT_EQ(shares_of({6, 1, 2}, {.members = {0, 2}}), (std::vector{0.75F, 0.25F}));
+}
+
+// What a replica with three times the rows contributes counts as that of three replicas.
+TEST_P(MethodLaws, ContributionsCountByRows) {
+  if (!methods().named(GetParam()).weighs_rows) return;
+  std::mt19937_64 random(6);
+  const Layout layout = random_layout(random);
+  SyncSettings settings = random_settings(random);
+  settings.narrow_wire = false;
+  settings.bits = 8;
+  settings.top = 1;
+  settings.every = settings.fragments = 1;
+  const auto one = random_values(layout, random);
+  const auto other = random_values(layout, random);
+  const std::uint64_t seed = random();
+  const auto model_with = [&](std::size_t replicas, const std::vector<std::int64_t>& rows) {
+    settings.rows = rows;
+    DirectRound stage(layout, replicas, maker(settings));
+    std::mt19937_64 same(seed);
+    start_at_random(stage, same);
+    for (std::size_t i = 0; i < replicas; ++i) {
+      const std::vector<float>& change = i + 1 < replicas ? one : other;
+      for (std::size_t at = 0; at < change.size(); ++at) stage.replica(i).weights[at] += change[at];
+    }
+    for (std::int64_t step = 0; step < 2; ++step) stage.pass({step_number(step), Hook::update});
+    return model_of(stage.replica(0));
+  };
+  const std::vector<float> unequal = model_with(2, {3, 1});
+  const std::vector<float> as_four = model_with(4, {});
+  const std::vector<float> equal = model_with(2, {});
+  double most = 0;
+  double apart = 0;
+  for (std::size_t at = 0; at < unequal.size(); ++at) {
+    most = std::max(most, std::abs(double{unequal[at]} - as_four[at]));
+    apart = std::max(apart, std::abs(double{unequal[at]} - equal[at]));
+  }
+  EXPECT_LT(most, 0.1 * apart);
+  EXPECT_GT(apart, 0.1);
+}
+
 // Runs work as a stage with so many threads does, in an unspecified order.
 Spread over_threads(std::int64_t threads) {
   return [threads](std::int64_t count, const Work& work) {

@@ -14,6 +14,7 @@
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_codec.h"
+#include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"
 #include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
@@ -280,6 +281,60 @@ TEST_F(PlannedLayout, PartsOfAStepAreThoseOfItsProcessesAndLinks) {
     EXPECT_NEAR(part.seconds, 8 * bytes / (megabits * 1e6), 1e-9) << part.name;
   }
   EXPECT_NEAR(computes, load_of(plan).stages[1].busy_seconds, 0.02 * computes);
+}
+
+TEST_F(PlannedLayout, FastReplicasGetMoreRows) {
+  const std::string hosts = hosts_with(0.02, 0.005, 0.02);
+  const std::string pipeline = R"(stages = 1, replicas = 2)";
+  const std::vector<std::string> apart{"sync.method=diloco"};
+  const plan::Plan chosen = planned(hosts, pipeline, apart);
+  // Four times as fast.
+  ASSERT_EQ(chosen.replica_rows.size(), 2U);
+  EXPECT_NEAR(static_cast<double>(chosen.replica_rows[0]), 19.2, 0.9);
+  EXPECT_EQ(chosen.replica_rows[0] + chosen.replica_rows[1], 24);
+  EXPECT_EQ(chosen.micro_batches_of(1), chosen.replica_rows[1]);
+  EXPECT_EQ(chosen.training_actions({0, 1}).size(),
+            2 * static_cast<std::size_t>(chosen.replica_rows[1]));
+  EXPECT_THAT(plan_text(chosen),
+              HasSubstr("rows of a step: 20 of replica 0 (host a), 4 of replica"));
+  const plan::Plan equal = planned(hosts, R"(stages = 1, replicas = 2, rows = "equal")", apart);
+  EXPECT_TRUE(equal.replica_rows.empty());
+  EXPECT_EQ(equal.micro_batches, 12);
+  EXPECT_LT(chosen.step_seconds, 0.5 * equal.step_seconds);
+  EXPECT_THAT(plan_text(equal), Not(HasSubstr("rows of a step")));
+  // Hosts of one speed.
+  EXPECT_TRUE(planned(hosts_with(0.02, 0.02, 0.02), pipeline, apart).replica_rows.empty());
+  EXPECT_THAT(planned(hosts, R"(stages = 1, replicas = 2, rows = [14, 10])").replica_rows,
+              testing::ElementsAre(14, 10));
+}
+
+TEST_F(PlannedLayout, MethodsThatCountReplicasTheSameHaveEqualRows) {
+  const std::string hosts = hosts_with(0.02, 0.005, 0.02);
+  EXPECT_TRUE(
+      planned(hosts, "stages = 1, replicas = 2", {"sync.method=noloco"}).replica_rows.empty());
+  const std::string refused = base::user_error(base::ExitCode::bad_input, [&] {
+    planned(hosts, "stages = 1, replicas = 2, rows = [14, 10]", {"sync.method=noloco"});
+  });
+  EXPECT_THAT(refused, AllOf(HasSubstr("pipeline.rows is [14, 10] (recipe.toml:"),
+                             HasSubstr("\"noloco\""), HasSubstr("choose another method")));
+  const plan::Plan chosen = planned(hosts, "stages = 1, replicas = 2", {"sync.method=auto"});
+  EXPECT_FALSE(chosen.replica_rows.empty());
+  EXPECT_TRUE(allows_unequal_rows(chosen.sync_method)) << chosen.sync_method;
+}
+
+// The order of samples depends on them.
+TEST_F(PlannedLayout, ResumedRunKeepsTheRowsOfItsReplicasOnTheSameHosts) {
+  const auto resumed = [&](const std::string& hosts, const plan::Plan& before) {
+    plan::Plan own = before;
+    own.train.file = (folder_ / "text.txt").string();
+    return make_plan(recipe(hosts, "stages = 1, replicas = 2", {"sync.method=diloco"}), &own)
+        .plan.replica_rows;
+  };
+  const plan::Plan first =
+      planned(hosts_with(0.02, 0.005, 0.02), "stages = 1, replicas = 2", {"sync.method=diloco"});
+  EXPECT_EQ(resumed(hosts_with(0.02, 0.01, 0.02), first), first.replica_rows);
+  const std::string other = R"([{name = "c", tflops = 0.02}, {name = "b", tflops = 0.01}])";
+  EXPECT_NE(resumed(other, first), first.replica_rows);
 }
 
 // Replicas that train apart wait for no message of others in a step, and for a round once in many.

@@ -199,6 +199,39 @@ TEST(StepForecast, CountsTheUpdateOfTheSlowestStage) {
               1e-9);
 }
 
+// By brute force over all divisions between two replicas.
+TEST(StepForecast, RowsOfReplicasAreThoseWithTheShortestStep) {
+  for (const double slower : {1.0, 1.02, 1.5, 3.0, 10.0}) {
+    SCOPED_TRACE(slower);
+    StepCosts fast;
+    fast.schedule = "1f1b";
+    fast.stages = 2;
+    fast.micro_batches = 8;
+    fast.chunks = {{.forward_seconds = 0.1, .backward_seconds = 0.2},
+                   {.forward_seconds = 0.1, .backward_seconds = 0.2, .update_seconds = 0.1}};
+    fast.links.resize(1);
+    StepCosts slow = fast;
+    for (schedules::ChunkCost& cost : slow.chunks) {
+      cost.forward_seconds *= slower;
+      cost.backward_seconds *= slower;
+    }
+    const auto with = [&](std::int64_t count) {
+      StepCosts one = fast;
+      StepCosts other = slow;
+      one.micro_batches = count;
+      other.micro_batches = 16 - count;
+      return std::max(step_seconds(one, 0), step_seconds(other, 0));
+    };
+    double shortest = with(8);
+    for (std::int64_t count = 1; count < 16; ++count) shortest = std::min(shortest, with(count));
+    const std::vector<std::int64_t> chosen = best_micro_batches({fast, slow}, 0);
+    ASSERT_EQ(chosen.size(), 2U);
+    EXPECT_EQ(chosen[0] + chosen[1], 16);
+    EXPECT_LE(with(chosen[0]), 1.05 * shortest);
+    EXPECT_EQ(chosen[0] == 8, slower < 1.05);
+  }
+}
+
 TEST(RunForecast, CountsEvaluationsLinesWeightsAndMoney) {
   plan::Plan plan = plan_over_two_hosts();
   plan.steps = 100;

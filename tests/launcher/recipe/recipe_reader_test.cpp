@@ -74,6 +74,7 @@ chunks = 1
 depth = 3
 partition = [[0, 5], [6, 11]]
 threads = 1
+rows = [40, 24]
 replan = true
 hosts = ["bob@b", "alice@10.0.0.1", "bob@b", "bob@b"]
 [train]
@@ -153,9 +154,19 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.model = {"m",   Weights::random,  "",  Dtype::bfloat16,  Device::cpu, Recompute::layer,
                     false, every_lora_key(), "a", Quantization::nf4};
   expected.data = {{{"t"}}, {{"e"}}, 0, "bytes", 64, false};
-  expected.pipeline = {
-      2, 2,     "gpipe", 1,     3,    {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
-      1, false, false,   false, true, {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
+  expected.pipeline = {2,
+                       2,
+                       "gpipe",
+                       1,
+                       3,
+                       {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
+                       1,
+                       false,
+                       false,
+                       false,
+                       std::vector<std::int64_t>{40, 24},
+                       true,
+                       {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
   expected.train = {.epochs = 3,
                     .batch = 64,
                     .micro_batch = std::nullopt,
@@ -573,6 +584,23 @@ TEST(RecipeReader, NamesBothOriginsOfContradictingKeys) {
               HasSubstr("hosts.list is set while hosts.backend is \"local\""));
   EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"ssh\"\n"),
               HasSubstr("hosts.list is missing while hosts.backend is \"ssh\""));
+}
+
+TEST(RecipeReader, ReadsRowsOfReplicas) {
+  const auto rows = [](const std::string& value) {
+    return parse(kLeast, {"pipeline.replicas=2", "pipeline.rows=" + value}).pipeline.rows;
+  };
+  EXPECT_EQ(rows("\"auto\""), std::nullopt);
+  EXPECT_THAT(*rows("\"equal\""), testing::IsEmpty());
+  EXPECT_THAT(*rows("[28, 4]"), testing::ElementsAre(28, 4));
+  const auto refused = [](const std::string& value, const std::string& replicas) {
+    return mistake(kLeast, {"pipeline.replicas=" + replicas, "pipeline.rows=" + value});
+  };
+  EXPECT_THAT(refused("[28, 4]", "3"), HasSubstr("pipeline.replicas is 3; state each one's"));
+  EXPECT_THAT(refused("[28, 8]", "2"), HasSubstr("train.batch is 32; make them sum to it"));
+  EXPECT_THAT(refused("[30, 2]", "2"), HasSubstr("train.micro_batch is 4; make each a multiple"));
+  EXPECT_THAT(refused("[28, 4]", "\"auto\""), HasSubstr("pipeline.replicas is \"auto\""));
+  EXPECT_THAT(refused("[32, 0]", "2"), HasSubstr("but must be \"auto\", \"equal\""));
 }
 
 TEST(RecipeReader, ReadsListsOfDataFiles) {

@@ -135,6 +135,17 @@ plan::StageJob first_of_two_replicas() {
   return job;
 }
 
+TEST(StageSettings, UnequalReplicasHaveTheirOwnMicroBatches) {
+  plan::StageJob job = first_of_two_replicas();
+  EXPECT_TRUE(stage_options(job, store::Step{0}).batch.micro_batches_by_replica.empty());
+  job.plan.recipe.train.micro_batch = 4;
+  job.plan.replica_rows = {24, 8};
+  const stages::StageOptions options = stage_options(job, store::Step{0});
+  EXPECT_THAT(options.batch.micro_batches_by_replica, testing::ElementsAre(6, 2));
+  EXPECT_THAT(options.sync.rows, testing::ElementsAre(24, 8));
+  EXPECT_EQ(options.training.size(), 2U * 6);
+}
+
 TEST(StageSettings, SyncOptionsComeFromPlanAndRecipe) {
   const plan::StageJob job = first_of_two_replicas();
   const stages::StageOptions options = stage_options(job, store::Step{0});
