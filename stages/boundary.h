@@ -54,6 +54,7 @@ class Boundary {
 
   BoundaryTraffic sent() const;
   BoundaryTraffic received() const;
+  CodingSeconds take_coding() { return end_->take_coding(); }
   // See CodecChooser.
   std::vector<CodecDecision> take_decisions();
 

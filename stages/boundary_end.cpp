@@ -9,6 +9,10 @@ namespace {
 // How often the receiving thread checks whether the end is closing.
 constexpr std::chrono::milliseconds kClosingPoll{100};
 
+double seconds_from(trace::Nanoseconds start) {
+  return 1e-9 * static_cast<double>(trace::now() - start);
+}
+
 const char* direction_word(codec::Kind kind) {
   return kind == codec::Kind::forward ? "forward" : "backward";
 }
@@ -136,6 +140,11 @@ codec::Traffic BoundaryEnd::received() const {
   return received_;
 }
 
+CodingSeconds BoundaryEnd::take_coding() {
+  const MutexLock lock(mutex_);
+  return std::exchange(coding_, {});
+}
+
 net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
   if (!outgoing.note.empty()) return std::move(outgoing.note);
   // Only on the sending thread, in the order of the queue: codecs have state.
@@ -148,6 +157,7 @@ net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
     return frame;
   }
   codec::Encoder& encoder = *codecs_.encoder;
+  const trace::Nanoseconds encodes = trace::now();
   if (outgoing.header.kind == codec::Kind::whole) {
     encoder.encode_whole(outgoing.header, frame);
   } else {
@@ -157,6 +167,7 @@ net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
   // count.
   const MutexLock lock(mutex_);
   sent_ = encoder.traffic();
+  coding_.encode += seconds_from(encodes);
   return frame;
 }
 
@@ -263,7 +274,9 @@ void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
   }
   const bool training = !read.header.evaluation;
   codec::Decoder& decoder = training ? *codecs_.decoder : *codecs_.evaluation_decoder;
+  const trace::Nanoseconds decodes = trace::now();
   codec::Decoded decoded = decoder.decode(read.header, read.payload);
+  const double decode_seconds = seconds_from(decodes);
   // The request leaves after push(), so that the reply finds its tensor.
   std::optional<codec::TensorHeader> request;
   if (!decoded.missing.empty()) {
@@ -274,6 +287,7 @@ void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
   {
     const MutexLock lock(mutex_);
     if (training) received_ = decoder.traffic();
+    if (training) coding_.decode += decode_seconds;
     inbox_.push({std::move(read.header), std::move(values), std::move(decoded.missing)});
   }
   changed_.notify_all();

@@ -15,6 +15,12 @@
 
 namespace strait::stages {
 
+// What the threads of an end have spent on tensors of training.
+struct CodingSeconds {
+  double encode = 0;
+  double decode = 0;
+};
+
 // One end of a boundary: carries tensors of the stage's device, and notes, between the compute
 // thread and a link. One thread encodes and sends; another receives and decodes. The compute thread
 // waits only for a tensor that has not arrived, or while more than kQueueBytes wait to be sent. An
@@ -54,6 +60,8 @@ class BoundaryEnd {
   // Training traffic up to the last tensor that was encoded, or decoded, here.
   codec::Traffic sent() const STRAIT_EXCLUDES(mutex_);
   codec::Traffic received() const STRAIT_EXCLUDES(mutex_);
+  // Since the last call.
+  CodingSeconds take_coding() STRAIT_EXCLUDES(mutex_);
 
  private:
   struct Outgoing {
@@ -93,6 +101,7 @@ class BoundaryEnd {
   std::deque<net::Frame> notes_ STRAIT_GUARDED_BY(mutex_);
   codec::Traffic sent_ STRAIT_GUARDED_BY(mutex_);
   codec::Traffic received_ STRAIT_GUARDED_BY(mutex_);
+  CodingSeconds coding_ STRAIT_GUARDED_BY(mutex_);
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
 

@@ -336,11 +336,13 @@ void StageLoop::summarize_experts(trace::StepMetrics& metrics) const {
 }
 
 void StageLoop::summarize_boundaries(StepSummary& summary) {
-  std::vector<BoundaryTraffic> sent = sent_over(parts_.boundaries);
-  summary.sent = difference(sent, sent_);
-  sent_ = std::move(sent);
+  const auto before = std::exchange(sent_, sent_over(parts_.boundaries));
+  summary.sent = difference(sent_, before);
   for (Boundary* boundary : parts_.boundaries) {
     std::ranges::move(boundary->take_decisions(), std::back_inserter(summary.codecs));
+    const CodingSeconds coding = boundary->take_coding();
+    summary.metrics.encode_seconds += coding.encode;
+    summary.metrics.decode_seconds += coding.decode;
   }
 }
 

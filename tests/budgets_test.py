@@ -16,7 +16,7 @@ HEADER_LINES = 150
 SOURCE_LINES = 350  # tests may be longer: they are read one case at a time
 LISTS = {
     "launcher/run/run_hosts.cpp": 420,  # one class: bringing hosts up, and again for a replica that rejoins
-    "framework/trace/step_metrics.h": 240,  # a row a metric, and nothing else
+    "framework/trace/step_metrics.h": 250,  # a row a metric, and nothing else
     "launcher/hosts/host_agent.cpp": 390,  # one class, the agent: requests, processes and their logs
     "launcher/hosts/host_agents.cpp": 430,  # one class: requests that await replies, processes, losses
     "launcher/hosts/host_agents.h": 170,

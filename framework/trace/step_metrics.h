@@ -26,6 +26,8 @@ struct StepMetrics {
   std::uint64_t bytes_sync = 0;
   std::uint64_t bytes_tied = 0;
   double update_seconds = 0;
+  double encode_seconds = 0;
+  double decode_seconds = 0;
   double tied_wait_seconds = 0;
   double checkpoint_seconds = 0;
   std::uint64_t memory_bytes = 0;
@@ -143,6 +145,14 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
             .unit = Unit::seconds,
             .combine = Combine::max,
             .meaning = "from the last gradient to the updated weights, without waits"}),
+    metric(&StepMetrics::encode_seconds, {.key = "encode_seconds",
+                                          .unit = Unit::seconds,
+                                          .combine = Combine::max,
+                                          .meaning = "of what is sent over boundaries"}),
+    metric(&StepMetrics::decode_seconds, {.key = "decode_seconds",
+                                          .unit = Unit::seconds,
+                                          .combine = Combine::max,
+                                          .meaning = "of what is received over boundaries"}),
     metric(&StepMetrics::tied_wait_seconds,
            {.key = "tied_wait_seconds",
             .unit = Unit::seconds,

@@ -27,8 +27,8 @@ template <>
 inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica",
                                                            "consensus"};
 template <>
-inline constexpr std::array kEnumNames<plan::StepPart::Kind> = {"step", "compute", "update",
-                                                                "link", "sync",    "wait"};
+inline constexpr std::array kEnumNames<plan::StepPart::Kind> = {
+    "step", "compute", "update", "encode", "decode", "link", "sync", "wait"};
 
 // Structs of other rooms, which have no JSON of their own.
 void describe(auto& f, Is<sync::Strength> auto& m) {

@@ -173,6 +173,32 @@ double without_network(const plan::Plan& plan) {
   });
 }
 
+// What a process encodes and decodes in a step, if it has a boundary.
+void add_coding_parts(const plan::Plan& plan, const plan::Plan::Process& process,
+                      std::int64_t hidden, std::vector<plan::StepPart>& parts) {
+  using Kind = plan::StepPart::Kind;
+  const auto values = static_cast<double>(plan.micro_batches_of(process.name.replica) *
+                                          plan.micro_batch_rows() * plan.recipe.data.row * hidden);
+  std::optional<double> encodes;
+  std::optional<double> decodes;
+  for (const plan::Plan::Link& link : plan.links) {
+    const bool upper = link.connects == process.name;
+    if (link.use != plan::Plan::Use::boundary || (!upper && link.listens != process.name)) continue;
+    const auto seconds = [&](codec::Direction direction) {
+      const bool sends = direction == codec::Direction::forward || link.backward_bytes > 0;
+      return sends ? coding_seconds(plan.recipe.codec, direction, values) : 0;
+    };
+    const double down = seconds(codec::Direction::forward);
+    const double up = seconds(codec::Direction::backward);
+    encodes = encodes.value_or(0) + (upper ? down : up);
+    decodes = decodes.value_or(0) + (upper ? up : down);
+  }
+  if (!encodes) return;
+  const std::string of = fmt::format("{} (host {})", process.name.describe(), process.host);
+  parts.push_back({Kind::encode, process.name, "encode of " + of, {}, *encodes, *encodes});
+  parts.push_back({Kind::decode, process.name, "decode of " + of, {}, *decodes, *decodes});
+}
+
 nlohmann::json stages_json(const PlanLoad& load) {
   nlohmann::json stages = nlohmann::json::array();
   for (const PlanLoad::Stage& one : load.stages) {
@@ -229,6 +255,9 @@ std::vector<plan::StepPart> step_parts(const plan::Plan& plan) {
                      !speed.measured && !speed.stated});
     parts.push_back({Kind::update, name, "update of " + of, {}, update, update, !speed.measured});
     works = std::max(works, seconds + update);
+  }
+  for (const plan::Plan::Process& process : plan.processes) {
+    add_coding_parts(plan, process, model.hidden, parts);
   }
   const auto add_link = [&](const plan::Plan::Link& link, bool down) {
     const net::ProcessName from = down ? link.connects : link.listens;

@@ -76,13 +76,15 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
   return link;
 }
 
+double coding_seconds(const codec::CodecSettings& settings, codec::Direction direction,
+                      double values) {
+  const codec::CodecOffer& offer = codec::codecs().named(settings.name(direction));
+  return values * sizeof(float) / offer.coded_bytes_per_second;
+}
+
 void add_coding(const codec::CodecSettings& settings, double values, schedules::LinkCost& link) {
-  const auto seconds = [&](codec::Direction direction) {
-    const codec::CodecOffer& offer = codec::codecs().named(settings.name(direction));
-    return values * sizeof(float) / offer.coded_bytes_per_second;
-  };
-  const double forward = seconds(codec::Direction::forward);
-  const double backward = seconds(codec::Direction::backward);
+  const double forward = coding_seconds(settings, codec::Direction::forward, values);
+  const double backward = coding_seconds(settings, codec::Direction::backward, values);
   link.latency_seconds += forward + backward;  // the mean of both ways, at two ends
   const auto cap = [](double& rate, double bytes, double coding) {
     if (bytes > 0) rate = std::min(rate, bytes / coding);

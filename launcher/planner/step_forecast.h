@@ -31,6 +31,9 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
 
 // Adds what both ends take to encode and decode messages of this number of values. A link carries
 // no more than one thread at each end codes.
+// To encode, or to decode, this number of values that cross a boundary.
+double coding_seconds(const codec::CodecSettings& settings, codec::Direction direction,
+                      double values);
 void add_coding(const codec::CodecSettings& settings, double values, schedules::LinkCost& link);
 
 // The pipeline of a replica, for the simulator.

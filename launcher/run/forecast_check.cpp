@@ -33,12 +33,6 @@ double whole_step(const StepLine& line) {
 
 std::optional<double> seconds_of_part(const plan::StepPart& part, const StepLine& line) {
   if (part.kind == PartKind::step) return whole_step(line);
-  if (part.kind == PartKind::compute || part.kind == PartKind::update) {
-    const trace::StepMetrics* const own = of_process(line, part.process);
-    if (own == nullptr) return std::nullopt;
-    const double computes = std::max(own->busy_seconds - own->update_seconds, 0.0);
-    return part.kind == PartKind::compute ? computes : own->update_seconds;
-  }
   if (part.kind == PartKind::link) {
     for (const StepLine::LinkBytes& link : line.links) {
       if (link.name != part.link || link.sender != part.process) continue;
@@ -52,8 +46,16 @@ std::optional<double> seconds_of_part(const plan::StepPart& part, const StepLine
     for (const trace::SyncMetrics& one : line.sync) most = std::max(most, one.waited_seconds);
     return most;
   }
-  for (const auto& [process, metrics] : line.processes) most = std::max(most, metrics.busy_seconds);
-  return std::max(whole_step(line) - most, 0.0);
+  if (part.kind == PartKind::wait) {
+    for (const auto& [process, one] : line.processes) most = std::max(most, one.busy_seconds);
+    return std::max(whole_step(line) - most, 0.0);
+  }
+  const trace::StepMetrics* const own = of_process(line, part.process);
+  if (own == nullptr) return std::nullopt;
+  if (part.kind == PartKind::encode) return own->encode_seconds;
+  if (part.kind == PartKind::decode) return own->decode_seconds;
+  if (part.kind == PartKind::update) return own->update_seconds;
+  return std::max(own->busy_seconds - own->update_seconds, 0.0);
 }
 
 const char* remedy(const plan::StepPart& part) {
@@ -61,6 +63,9 @@ const char* remedy(const plan::StepPart& part) {
   if (part.kind == PartKind::sync) return "strait plan compares the methods of [sync]";
   if (part.assumed) {
     return "its speed was assumed: strait probe measures it, and hosts.links gives it to the plan";
+  }
+  if (part.kind == PartKind::encode || part.kind == PartKind::decode) {
+    return "codecs share the cores with compute: fewer pipeline.threads leave them some";
   }
   return part.kind == PartKind::link
              ? "see whether other programs use the line; strait probe measures "

@@ -117,6 +117,25 @@ TEST_F(BoundaryEndTest, CarriesActivationsAndGradientsBitForBit) {
   }
 }
 
+// Of training, by the end that did it, and once.
+TEST_F(BoundaryEndTest, CountsSecondsOfEncodingAndDecoding) {
+  LinkDownstream down(*upper_);
+  LinkUpstream up(*lower_);
+  down.give(kEvaluation, MicroBatch{0}, flow(0));
+  up.take(kEvaluation, MicroBatch{0});
+  EXPECT_EQ(upper_->take_coding().encode, 0);
+  EXPECT_EQ(lower_->take_coding().decode, 0);
+  down.give(kTraining, MicroBatch{0}, flow(0));
+  up.take(kTraining, MicroBatch{0});
+  const CodingSeconds sender = upper_->take_coding();
+  const CodingSeconds receiver = lower_->take_coding();
+  EXPECT_GT(sender.encode, 0);
+  EXPECT_EQ(sender.decode, 0);
+  EXPECT_GT(receiver.decode, 0);
+  EXPECT_EQ(receiver.encode, 0);
+  EXPECT_EQ(upper_->take_coding().encode, 0);
+}
+
 TEST(BoundaryEndSpans, BothEndsNumberAMessageAlike) {
   trace::SpanLog upper("stage 0.0", 0);
   trace::SpanLog lower("stage 1.0", 1);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/codec/codecs.h"
 #include "launcher/plan/host_limits.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
@@ -265,7 +266,7 @@ TEST_F(PlannedLayout, LoadNamesWhatTakesLongest) {
 TEST_F(PlannedLayout, PartsOfAStepAreThoseOfItsProcessesAndLinks) {
   using Kind = plan::StepPart::Kind;
   const plan::Plan plan = planned(hosts_with(0.02, 0.001, 0.02), "stages = 3");
-  ASSERT_EQ(plan.parts.size(), 1U + 2 * 3 + 2 * 2 + 1);
+  ASSERT_EQ(plan.parts.size(), 1U + 2 * 3 + 2 * 3 + 2 * 2 + 1);
   EXPECT_EQ(plan.parts.front().kind, Kind::step);
   EXPECT_DOUBLE_EQ(plan.parts.front().seconds, plan.step_seconds);
   EXPECT_EQ(plan.parts.back().kind, Kind::wait);
@@ -273,6 +274,12 @@ TEST_F(PlannedLayout, PartsOfAStepAreThoseOfItsProcessesAndLinks) {
   for (const plan::StepPart& part : plan.parts) {
     EXPECT_FALSE(part.assumed && part.kind != Kind::update) << part.name;  // stated and measured
     if (part.kind == Kind::compute) computes = std::max(computes, part.seconds);
+    if (part.kind == Kind::encode || part.kind == Kind::decode) {
+      // Stage 1 sends and receives over two boundaries; all values are float32 of 256 channels.
+      const double rate = codec::codecs().named("fixed").coded_bytes_per_second;
+      const int messages = part.process.stage == 1 ? 2 : 1;
+      EXPECT_NEAR(part.seconds, messages * 24 * 64 * 256 * 4 / rate, 1e-9) << part.name;
+    }
     if (part.kind != Kind::link) continue;
     const auto link = std::ranges::find(plan.links, part.link, &plan::Plan::Link::name);
     const double bytes = static_cast<double>(part.process == link->connects ? link->forward_bytes

@@ -21,6 +21,8 @@ class ForecastCheckTest : public testing::Test {
         {Kind::step, {}, "a step", {}, 4, 4.5},
         {Kind::compute, upper_, "compute of stage 0.0", {}, 1, 1},
         {Kind::update, upper_, "update of stage 0.0", {}, 0.1, 0.1},
+        {Kind::encode, upper_, "encode of stage 0.0", {}, 0.2, 0.2},
+        {Kind::decode, lower_, "decode of stage 1.0", {}, 0.2, 0.2},
         {Kind::compute, lower_, "compute of stage 1.0", {}, 2, 2, /*assumed=*/true},
         {Kind::update, lower_, "update of stage 1.0", {}, 0.1, 0.1},
         {Kind::link, upper_, "boundary 0.0>1.0 from stage 0.0", "boundary 0.0>1.0", 0.5, 1},
@@ -39,6 +41,8 @@ class ForecastCheckTest : public testing::Test {
       line.processes[0].second.busy_seconds = upper_busy_;
       line.processes[1].second.busy_seconds = lower_busy_;
       for (auto& [name, metrics] : line.processes) metrics.update_seconds = 0.1;
+      line.processes[0].second.encode_seconds = encode_;
+      line.processes[1].second.decode_seconds = 0.2;
       StepLine::LinkBytes link;
       link.name = "boundary 0.0>1.0";
       link.sender = upper_;
@@ -58,6 +62,7 @@ class ForecastCheckTest : public testing::Test {
   double upper_busy_ = 1.1;
   double lower_busy_ = 2.1;
   double link_ = 0.5;
+  double encode_ = 0.2;
 };
 
 TEST_F(ForecastCheckTest, StepWithinAQuarterOfItsForecastIsNoEvent) {
@@ -88,6 +93,16 @@ TEST_F(ForecastCheckTest, SlowStageIsNamedWithWhatToDoAboutAnAssumedSpeed) {
   ASSERT_EQ(said.size(), 1U);
   EXPECT_THAT(said[0], AllOf(HasSubstr("compute of stage 1.0 differs most: 5 s, forecast 2 s"),
                              HasSubstr("was assumed: strait probe")));
+}
+
+TEST_F(ForecastCheckTest, SlowCodecIsNamedWithWhatToDo) {
+  ForecastCheck check(plan_);
+  step_ = 6;
+  encode_ = 2.4;
+  const std::vector<std::string> said = run(check, 11, 20);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_THAT(said[0], AllOf(HasSubstr("encode of stage 0.0 differs most: 2.4 s, forecast 0.2 s"),
+                             HasSubstr("fewer pipeline.threads")));
 }
 
 TEST_F(ForecastCheckTest, FasterStepNamesThePartThatIsFaster) {
