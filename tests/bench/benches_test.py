@@ -30,6 +30,7 @@ SCRIPTS = {
     "replica_links": (["a step without sync", "cocktail", "powersgd"], []),
     "simulated_links": (["forecast of the simulated run", "simulated: "], []),
     "slow_link": (["link: ", "6/6", "auto", "a step (bfloat16"], ["--codecs", "6/6", "auto"]),
+    "small_clusters": (["cluster   chosen", "blocks (and ends) of each host"], []),
     "tied_table": (["of both tables", "random", "memory"], []),
     "training_step": (["gpt2-124m", "strait", "eager", "load"], []),
     "waiting_threads": (["spin", "passive", "own", "load"], []),

@@ -1,0 +1,157 @@
+"""Layouts and rows that strait plan chooses for small clusters of unequal hosts, really run. See README.md.
+
+usage: small_clusters.py [--bin FOLDER] [--steps 10] [--first 1] [--clusters 20] [--replicas] [--quick]
+
+Hosts are namespaces with shares of a core (cgroups) and lines of their own; probed, planned, run. A cluster is
+drawn from its number. --replicas: instead, a fast and a ten times slower replica, with equal and with chosen rows.
+Needs root.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import machinery
+
+sys.path.insert(0, str(machinery.ROOT / "tests/hosts"))
+
+import hosts
+import namespace_host
+
+MODEL = {"model_type": "gpt2", "vocab_size": 257, "n_positions": 64, "n_embd": 256, "n_layer": 8, "n_head": 4,
+         "tie_word_embeddings": False}
+PERIOD = 20_000  # microseconds; the kernel gives no less than 1,000 of them
+WARM = 2  # steps
+CPU = pathlib.Path("/sys/fs/cgroup/cpu")
+
+
+class ShareOfACore:
+    """What the processes of a host get of the time of a core."""
+
+    def __init__(self, host, share):
+        second = not CPU.is_dir()  # the hierarchy of one tree
+        self.folder = (CPU.parent if second else CPU) / f"strait-{os.getpid()}-{host.name}"
+        self.folder.mkdir()
+        quota = int(PERIOD * share)
+        if second:
+            (self.folder / "cpu.max").write_text(f"{quota} {PERIOD}")
+        else:
+            (self.folder / "cpu.cfs_period_us").write_text(str(PERIOD))
+            (self.folder / "cpu.cfs_quota_us").write_text(str(quota))
+        (self.folder / "cgroup.procs").write_text(str(host.sshd_pid()))
+
+    def close(self):
+        for pid in (self.folder / "cgroup.procs").read_text().split():
+            (self.folder.parent / "cgroup.procs").write_text(pid)
+        self.folder.rmdir()
+
+
+class Cluster:
+    """Hosts with these shares of a core and megabits a second in each direction; a folder with a model and text."""
+
+    def __init__(self, options, folder, shares, megabits, until):
+        self.options, self.folder = options, folder
+        self.site = hosts.Site(folder / "site", len(shares))
+        until.callback(self.site.close)
+        for host, share, rate in zip(self.site.hosts, shares, megabits):
+            hosts.install_links(host)
+            host.shape(up_megabits=rate, down_megabits=rate)
+            until.callback(ShareOfACore(host, share).close)
+        (folder / "model").mkdir()
+        layers = 2 if options.replicas or options.quick else MODEL["n_layer"]
+        (folder / "model/config.json").write_text(json.dumps({**MODEL, "n_layer": layers}))
+        machinery.write_text(folder, 64, 800)
+        self.settings = {
+            "data.row": 64, "train.batch": 16, "train.micro_batch": 1, "train.steps": WARM + options.steps,
+            "checkpoint.every": 0, "hosts.backend": "ssh", "hosts.ssh_config": str(self.site.ssh.config),
+            "hosts.list": self.site.names(), "hosts.restart": 0, "pipeline.replicas": 1}
+        self.strait("probe", self.recipe("probed", {"pipeline.stages": len(shares)}), "-o", "links.toml")
+        self.settings["hosts.links"] = "links.toml"
+
+    def recipe(self, name, settings):
+        machinery.write_recipe(self.folder, name, {**self.settings, **settings})
+        return f"{name}.toml"
+
+    def strait(self, *words):
+        command = [self.options.bin.resolve() / "strait", *words]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise SystemExit(f"{words} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout
+
+    def forecast_and_measured(self, name, settings):
+        """Seconds of a step by the plan, and of the run; the plan."""
+        recipe = self.recipe(name, settings)
+        planned = json.loads(self.strait("plan", recipe, "--json"))
+        self.strait("run", recipe)
+        steps = [step["seconds"] for step in machinery.metrics_of(self.folder, name)[WARM:]]
+        taken = statistics.mean(steps) if "sync.every" in settings else statistics.median(steps)
+        return planned["load"]["step_seconds"], taken, planned
+
+
+def chosen_and_even(cluster, number, shares):
+    layers, stages = 2 if cluster.options.quick else MODEL["n_layer"], len(shares)
+    cuts = [layers * i // stages for i in range(stages + 1)]
+    even = {"pipeline.stages": stages, "pipeline.partition": [[a, b - 1] for a, b in zip(cuts, cuts[1:])]}
+    forecast, taken, plan = cluster.forecast_and_measured("chosen", {"pipeline.stages": "auto"})
+    even_forecast, even_taken, _ = cluster.forecast_and_measured("even", even)
+    layout = ", ".join(f"{p['host']} {p['chunks'][0][1] - p['chunks'][0][0] + 1}" for p in plan["processes"])
+    print(f"{number:7} {forecast:9.3f} {taken:9.3f} {even_forecast:9.3f} {even_taken:9.3f} "
+          f"{even_forecast / forecast:9.2f} {even_taken / taken:9.2f}  {layout}", flush=True)
+
+
+def rows_of_replicas(cluster):
+    settings = {"pipeline.stages": 1, "pipeline.replicas": 2, "sync.method": "diloco", "sync.every": 5,
+                "train.batch": 32}
+    for name, rows in (("equal", "equal"), ("chosen", None)):
+        forecast, taken, plan = cluster.forecast_and_measured(name, {**settings, "pipeline.rows": rows})
+        print(f"{name} rows: {forecast:.3f} s a step by the plan, {taken:.3f} s measured; "
+              f"rows {plan['replica_rows'] or 'equal'}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", type=pathlib.Path, default=machinery.ROOT / "build/release/bin")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--clusters", type=int, default=20)
+    parser.add_argument("--replicas", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    if os.geteuid() != 0 or not os.access(CPU if CPU.is_dir() else CPU.parent, os.W_OK):
+        print("skipped: needs root, and cgroups that it may write")
+        sys.exit(77)
+    if hosts.INSIDE not in os.environ:
+        hosts.enter_namespace()
+    if not hosts.has_namespaces():
+        sys.exit(77)
+    namespace_host.make_bridge()
+    if options.quick:
+        options.steps, options.clusters = 3, 1
+    print(f"seconds a step; load {os.getloadavg()[0]:.1f}")
+    if not options.replicas:
+        print("cluster   chosen  measured      even  measured  forecast  measured  blocks (and ends) of each host")
+    for number in range(options.first, options.first + options.clusters):
+        chance = random.Random(number)
+        count = 2 if options.quick else chance.randint(2, 4)
+        # Not more than two cores together: a run is to have what its plan says.
+        shares = [chance.choice((0.5, 0.25, 0.12)) for _ in range(count)]
+        megabits = [chance.choice((20, 50, 200)) for _ in range(count)]
+        if options.replicas:
+            shares, megabits = (0.8, 0.08), (200, 200)
+        with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as until:
+            cluster = Cluster(options, pathlib.Path(place), shares, megabits, until)
+            if options.replicas:
+                return rows_of_replicas(cluster)
+            chosen_and_even(cluster, number, shares)
+
+
+if __name__ == "__main__":
+    main()
