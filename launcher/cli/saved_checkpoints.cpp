@@ -11,6 +11,7 @@
 #include "launcher/base/run_file_names.h"
 #include "launcher/cli/remove_unless_complete.h"
 #include "launcher/cli/run_options.h"
+#include "launcher/run/run_storage.h"
 
 namespace strait::cli {
 namespace {
@@ -42,7 +43,7 @@ std::vector<std::string> hosts_of_rest(const SavedCheckpoint& one, const store::
 
 // Files that are still on the run's hosts alone are no damage.
 store::Part part_to_check(const fs::path& checkpoint, const plan::Plan& plan) {
-  const store::Part part = part_here(plan);
+  const store::Part part = run::part_here(plan);
   if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return part;
   const store::Manifest manifest = store::open_checkpoint(checkpoint, store::Verify::manifest);
   const auto is_here = [&](const store::ShardFile& file) {
@@ -122,20 +123,6 @@ void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& da
 
 }  // namespace
 
-store::Part part_here(const plan::Plan& plan) {
-  if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return store::Part::all;
-  switch (plan.recipe.checkpoint.home) {
-    case recipe::CheckpointHome::all:
-      return store::Part::all;
-    case recipe::CheckpointHome::none:
-      return store::Part::none;
-    case recipe::CheckpointHome::automatic:
-    case recipe::CheckpointHome::weights:
-      break;
-  }
-  return store::Part::weights;
-}
-
 const char* name_of(State state) {
   switch (state) {
     case State::complete:
@@ -193,7 +180,7 @@ std::vector<std::string> mark_damaged(std::vector<SavedCheckpoint>& list, const 
     const bool may_be_best = std::ranges::find(best.order, one.step) != best.order.end();
     const bool may_stay = intact < keep || may_be_good || may_be_best;
     if (one.state != State::complete || !may_stay) continue;
-    const auto damage = store::verify_checkpoint(one.path, part_here(plan)).damage;
+    const auto damage = store::verify_checkpoint(one.path, run::part_here(plan)).damage;
     if (damage.empty()) {
       ++intact;
       if (may_be_good) good.reset();

@@ -5,9 +5,6 @@
 
 namespace strait::cli {
 
-// What of a run's checkpoints is to be on this machine; the rest may lie on the run's hosts.
-store::Part part_here(const plan::Plan& plan);
-
 // A folder of `<run>/checkpoints`, for people.
 struct SavedCheckpoint {
   // damaged: certainly, by the sizes of its files, or because they were read. foreign: good for

@@ -15,6 +15,7 @@
 #include "launcher/cli/saved_checkpoints.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/run/run_directory.h"
+#include "launcher/run/run_storage.h"
 
 namespace strait::cli {
 namespace {
@@ -162,7 +163,7 @@ base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_
       right = false;
       continue;
     }
-    const store::Part here = one.state == State::complete ? one.here : part_here(plan);
+    const store::Part here = one.state == State::complete ? one.here : run::part_here(plan);
     const store::Verification found = store::verify_checkpoint(one.path, here);
     if (!found.damage.empty() && !store::is_committed(one.path)) {  // a live run prunes
       fmt::print("step {}: was removed meanwhile\n", number(one.step));
@@ -204,7 +205,7 @@ base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
     try {
       return copy_run(
           run, target,
-          {one.path, store::open_checkpoint(one.path, store::Verify::sizes, part_here(plan))});
+          {one.path, store::open_checkpoint(one.path, store::Verify::sizes, run::part_here(plan))});
     } catch (const store::StoreError& error) {
       if (error.kind() != store::StoreError::Kind::corrupt) throw;
       throw base::UserError(base::ExitCode::corrupt,

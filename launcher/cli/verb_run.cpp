@@ -36,7 +36,6 @@
 #include "launcher/run/resume_point.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_launch.h"
-#include "launcher/run/supervised_run.h"
 
 namespace strait::cli {
 namespace {

@@ -13,6 +13,7 @@
 #include "launcher/base/read_all.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
+#include "launcher/base/text.h"
 #include "launcher/cli/run_list.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/status_text.h"

@@ -3,26 +3,24 @@
 #include <fmt/ranges.h>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
+#include "launcher/run/checkpoint_downloader.h"
 
 namespace strait::run {
-namespace {
 
 namespace fs = std::filesystem;
 
-}  // namespace
-
-MemoryCheckpoints::MemoryCheckpoints(const plan::RunFile& run, std::optional<OverHosts> over)
+MemoryCheckpoints::MemoryCheckpoints(const plan::RunFile& run, CheckpointTable& table,
+                                     std::function<bool(std::size_t)> lost)
     : plan_(run.plan),
-      run_(run.run),
-      over_(std::move(over)),
+      table_(table),
+      lost_(std::move(lost)),
       neighbours_(plan::memory_neighbours(plan_)) {
-  if (over_) {
+  if (table_.agent() != nullptr) {
     thread_ = std::thread([this] { this->run(); });
   } else {
-    here_ = std::make_unique<store::MemoryDirectory>(plan::memory_directory(run_, 0));
+    here_ = std::make_unique<store::MemoryDirectory>(table_.hosts().at(0).memory);
   }
 }
 
@@ -41,7 +39,7 @@ void MemoryCheckpoints::hold(store::Step step, std::vector<store::ShardFile> fil
   {
     const MutexLock lock(mutex_);
     // All processes write into one directory, so there is no neighbour to copy to.
-    if (!over_) return decide({step, std::move(files)}, "");
+    if (here_) return decide({step, std::move(files)}, "");
     made_ = Held{step, std::move(files)};
   }
   changed_.notify_all();
@@ -52,14 +50,6 @@ std::vector<MemoryDecision> MemoryCheckpoints::take_decisions() {
   return std::exchange(decisions_, {});
 }
 
-void MemoryCheckpoints::judge(const LossHistory& losses) {
-  const MutexLock lock(mutex_);
-  losses_ = losses;
-  const std::vector<store::Step> kept = store::steps_to_keep(held_steps(), 1, losses.good());
-  // To prune costs a message to every host, so nothing is sent unless something goes.
-  if (kept.size() < held_.size()) keep(kept);
-}
-
 void MemoryCheckpoints::run() {
   while (true) {
     Held made;
@@ -68,14 +58,8 @@ void MemoryCheckpoints::run() {
       while (!made_ && !closing_) changed_.wait(mutex_);
       if (closing_) return;
       made = *std::exchange(made_, std::nullopt);
-      // Room for one other. This also removes copies of one that was given up meanwhile.
-      std::vector<store::Step> kept = {made.step};
-      if (!held_.empty()) {
-        const std::vector<store::Step> held = held_steps();
-        kept.push_back(store::newest_good(held, losses_.good()).value_or(held.front()));
-      }
-      keep(kept);
     }
+    table_.make_room(made.step);  // also removes copies of one that was given up meanwhile
     std::string problem;
     std::optional<std::vector<transfer::ChunkTable>> tables;
     try {
@@ -95,16 +79,13 @@ void MemoryCheckpoints::run() {
   }
 }
 
-fs::path MemoryCheckpoints::folder(store::Step step, std::size_t host) const {
-  return store::checkpoint_directory(plan::memory_directory(run_, host), step);
-}
-
 template <class T>
 T MemoryCheckpoints::wait_on(std::future<T>& future, std::size_t host) const {
   return transfer::wait_for(future, [&] {
     if (closing_) throw base::UserError(base::ExitCode::interrupted, "the run has ended");
-    if (!over_->lost(host)) return;
-    throw base::UserError(base::ExitCode::peer_lost, "host {} is lost", over_->hosts.at(host).name);
+    if (!lost_(host)) return;
+    throw base::UserError(base::ExitCode::peer_lost, "host {} is lost",
+                          table_.hosts().at(host).name);
   });
 }
 
@@ -115,8 +96,9 @@ std::vector<transfer::ChunkTable> MemoryCheckpoints::check_shards(const Held& ma
   std::vector<std::future<transfer::ChunkTable>> answers;
   answers.reserve(shards.size());
   for (const plan::WrittenShard& shard : shards) {
-    answers.push_back(over_->agent.stat(over_->hosts.at(shard.host).agent,
-                                        folder(made.step, shard.host) / shard.file.name));
+    answers.push_back(
+        table_.agent()->stat(table_.hosts().at(shard.host).agent,
+                             table_.folder_in_memory(made.step, shard.host) / shard.file.name));
   }
   std::vector<transfer::ChunkTable> tables;
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -125,7 +107,7 @@ std::vector<transfer::ChunkTable> MemoryCheckpoints::check_shards(const Held& ma
     if (table.size == file.size && table.whole == file.hash) continue;
     throw store::StoreError(store::StoreError::Kind::corrupt,
                             "{} in the memory of host {} is not what was written", file.name,
-                            over_->hosts.at(shards[i].host).name);
+                            table_.hosts().at(shards[i].host).name);
   }
   return tables;
 }
@@ -137,12 +119,12 @@ void MemoryCheckpoints::copy_to_neighbours(Held& made,
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const auto neighbour = neighbours_.at(shards[i].host);
     if (!neighbour) continue;
+    const fs::path to = table_.folder_in_memory(made.step, *neighbour) / shards[i].file.name;
     copies.emplace_back(
-        *neighbour, over_->agent.fetch_on(over_->hosts.at(*neighbour).agent,
-                                          {tables[i], transfer::ChunkSet::all(tables[i].count()),
-                                           folder(made.step, *neighbour) / shards[i].file.name,
-                                           transfer::FetchRequest::As::file},
-                                          over_->hosts.at(shards[i].host).agent));
+        *neighbour, table_.agent()->fetch_on(table_.hosts().at(*neighbour).agent,
+                                             {tables[i], transfer::ChunkSet::all(tables[i].count()),
+                                              to, transfer::FetchRequest::As::file},
+                                             table_.hosts().at(shards[i].host).agent));
   }
   for (auto& [host, copied] : copies) wait_on(copied, host);
   made.on_two = copies.size() == shards.size();
@@ -150,52 +132,26 @@ void MemoryCheckpoints::copy_to_neighbours(Held& made,
 
 void MemoryCheckpoints::decide(Held made, const std::string& problem) {
   const store::Step step = made.step;
-  // The loss of one host would take the new checkpoint along, but not the older one, which is on
-  // two.
-  if (!problem.empty() && !held_.empty() && held_.front().on_two) {
+  const std::string place = place_of(made);
+  if (const auto stays = table_.hold(std::move(made))) {
     decisions_.push_back(
         {step, "",
          fmt::format("the checkpoint of step {} in memory has no copy on a neighbour, that of step "
                      "{} stays: {}",
-                     number(step), number(held_.front().step), problem)});
+                     number(step), number(*stays), problem)});
     return;
   }
   decisions_.push_back(
-      {step, place_of(made),
+      {step, place,
        problem.empty() ? "" : "checkpoints in memory have no copy on a neighbour: " + problem});
-  held_.insert(held_.begin(), std::move(made));
-  keep(store::steps_to_keep(held_steps(), 1, losses_.good()));
-}
-
-std::vector<store::Step> MemoryCheckpoints::held_steps() const {
-  std::vector<store::Step> steps;
-  for (const Held& one : held_) steps.push_back(one.step);
-  return steps;
-}
-
-void MemoryCheckpoints::keep(const std::vector<store::Step>& steps) {
-  std::erase_if(held_, [&](const Held& one) { return std::ranges::count(steps, one.step) == 0; });
-  if (!over_) {
-    store::prune_all_but(plan::memory_directory(run_, 0), steps);
-    return;
-  }
-  for (std::size_t host = 0; host < over_->hosts.size(); ++host) {
-    over_->agent.prune(over_->hosts[host].agent, plan::memory_directory(run_, host), steps);
-  }
 }
 
 std::string MemoryCheckpoints::place_of(const Held& one) const {
-  if (!over_) return "the launcher";
+  if (here_) return "the launcher";
   if (one.on_two) return "the host of each stage, with a copy on a neighbour";
   return std::ranges::any_of(neighbours_, [](const auto& two) { return two.has_value(); })
              ? "the host of each stage, without copies"
              : "its host";
-}
-
-std::vector<MemoryCheckpoints::Held> MemoryCheckpoints::end_and_list() {
-  stop();
-  const MutexLock lock(mutex_);
-  return held_;
 }
 
 void MemoryCheckpoints::fetch(const plan::WrittenShard& shard, const Held& one, const fs::path& to,
@@ -205,16 +161,17 @@ void MemoryCheckpoints::fetch(const plan::WrittenShard& shard, const Held& one, 
   std::string problem;
   std::vector<std::string> names;
   for (const std::size_t host : hosts) {
-    names.push_back(over_->hosts.at(host).name);
-    if (over_->lost(host)) continue;
+    const CheckpointTable::Host from = table_.hosts().at(host);
+    names.push_back(from.name);
+    if (lost_(host)) continue;
     try {
-      return transfer::fetch_shard(over_->agent, over_->hosts.at(host).agent,
-                                   folder(one.step, host) / shard.file.name, shard.file,
-                                   to / shard.file.name, [&] {
-                                     poll();
-                                     if (!over_->lost(host)) return;
-                                     throw base::UserError(base::ExitCode::peer_lost, "it is lost");
-                                   });
+      return fetch_shard(*table_.agent(), from.agent,
+                         table_.folder_in_memory(one.step, host) / shard.file.name, shard.file,
+                         to / shard.file.name, [&] {
+                           poll();
+                           if (!lost_(host)) return;
+                           throw base::UserError(base::ExitCode::peer_lost, "it is lost");
+                         });
     } catch (const base::UserError& error) {
       // The user does not wait, so the neighbour is not tried either.
       if (error.code() == base::ExitCode::interrupted) throw;
@@ -230,20 +187,21 @@ void MemoryCheckpoints::fetch(const plan::WrittenShard& shard, const Held& one, 
 void MemoryCheckpoints::save(const Held& one, const fs::path& to,
                              const std::function<bool()>& give_up) const {
   store::make_directory(to);
-  if (!over_) {
+  if (here_) {
     for (const store::ShardFile& file : one.files) {
       if (store::has_size(to / file.name, file.size)) continue;
-      store::copy_shard(folder(one.step, 0) / file.name, to / file.name, file);
+      store::copy_shard(table_.folder_in_memory(one.step, 0) / file.name, to / file.name, file);
     }
     return;
   }
-  // All at once: each comes over the uplink of another host.
   std::atomic<bool> failed = false;
-  // One part that is lost makes the checkpoint useless, so the other fetches stop at once.
+  std::exception_ptr first;  // of the part that failed first, which stopped the others
   const auto poll = [&] {
     if (give_up()) throw base::UserError(base::ExitCode::interrupted, "it was not waited for");
+    // One part that is lost makes the checkpoint useless.
     if (failed) throw base::UserError(base::ExitCode::interrupted, "another part failed");
   };
+  // All at once: each comes over the uplink of another host.
   std::vector<std::future<void>> fetches;
   for (const plan::WrittenShard& shard : plan::written_shards(plan_, one.files)) {
     if (store::has_size(to / shard.file.name, shard.file.size)) continue;
@@ -251,40 +209,29 @@ void MemoryCheckpoints::save(const Held& one, const fs::path& to,
       try {
         fetch(shard, one, to, poll);
       } catch (const std::exception&) {
-        failed = true;
-        throw;
+        if (!failed.exchange(true)) first = std::current_exception();
       }
     }));
   }
-  std::exception_ptr first;
-  for (auto& done : fetches) {
-    try {
-      done.get();
-    } catch (const base::UserError& error) {
-      // A part that was stopped because another one failed must not hide the error of that one.
-      if (!first || error.code() != base::ExitCode::interrupted) first = std::current_exception();
-    } catch (const std::exception&) {
-      first = std::current_exception();
-    }
-  }
+  for (const auto& done : fetches) done.wait();
   if (first) std::rethrow_exception(first);
 }
 
-std::optional<store::Step> recover_from_memory(const RunDirectory& directory,
-                                               MemoryCheckpoints& memory,
-                                               const MemoryRecovery& with) {
-  const std::vector<store::Step> committed = store::committed_steps(directory.path());
+std::optional<store::Step> MemoryCheckpoints::recover(const Recovery& with) {
+  stop();
+  const fs::path& run = table_.settings().run;
+  const std::vector<store::Step> committed = store::committed_steps(run);
   const store::CheckpointList list =
-      store::list_checkpoints(directory.path(), store::Verify::sizes, store::Part::all);
+      store::list_checkpoints(run, store::Verify::sizes, store::Part::all);
   std::optional<store::Step> here;
   if (!list.complete.empty()) here = list.complete.front().manifest.step;
-  for (const MemoryCheckpoints::Held& one : memory.end_and_list()) {
+  for (const Held& one : table_.held()) {
     // The list is sorted: all that follow are older still.
     if (here && *here >= one.step) return std::nullopt;
     if (with.losses.is_bad(one.step)) continue;
     try {
-      const auto folder = store::checkpoint_directory(directory.path(), one.step);
-      memory.save(one, folder, with.give_up);
+      const fs::path folder = table_.folder_here(one.step);
+      save(one, folder, with.give_up);
       // A checkpoint of the same step may have been committed on the hosts, with its manifest here
       // but not its shards.
       if (!store::is_committed(folder)) with.commit(one.step, one.files);

@@ -9,6 +9,7 @@
 #include "launcher/plan/run_files.h"
 #include "launcher/run/run_hosts.h"
 #include "launcher/run/run_launch.h"
+#include "launcher/run/run_storage.h"
 
 namespace strait::run {
 namespace {
@@ -85,10 +86,12 @@ base::Failure fetch_from_hosts(RunDirectory& directory, plan::RunFile part,
   const base::StopSignals signals;
   net::Node node(launcher_node(part.run, directory.next_generation()));
   RunHosts hosts(node, part, directory, model, signals.count(), rendezvous);
-  hosts.file_transfer()->start_downloads({directory.path(), std::nullopt});
-  hosts.file_transfer()->checkpoint_committed(part.plan, manifest.step, shards);
+  RunTransfer& files = *hosts.file_transfer();
+  CheckpointTable table({directory.path(), std::nullopt}, files.hosts(), &files.agent());
+  CheckpointDownloader downloader(table, {});
+  downloader.add(manifest.step, plan::written_shards(part.plan, shards));
   const auto stopped = [&signals] { return signals.count().load() > 0; };
-  const auto finished = hosts.file_transfer()->finish_downloads(stopped, report);
+  const auto finished = finish_downloads(downloader, stopped, report);
   if (!finished.missing.empty() && stopped()) {
     throw base::UserError(base::ExitCode::interrupted, "not resumed: {}", finished.missing);
   }

@@ -235,7 +235,8 @@ void RunHosts::start_transfer(const plan::RunFile& run) {
   std::vector<RunTransfer::Host> hosts;
   for (std::size_t i = 0; i < facts_.size(); ++i) {
     const auto name = net::ProcessName::host_agent(static_cast<std::uint32_t>(i));
-    hosts.push_back({run.plan.hosts[i].name, name, run_directories_[i]});
+    hosts.push_back(
+        {run.plan.hosts[i].name, name, run_directories_[i], plan::memory_directory(run.run, i)});
   }
   transfer_ = std::make_unique<RunTransfer>(std::move(hosts), std::move(transfer_agent), model_);
   for (const std::size_t i : hosts_with_agents_) {

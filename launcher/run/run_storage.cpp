@@ -1,8 +1,68 @@
 #include "launcher/run/run_storage.h"
 
 #include "framework/store/store_error.h"
+#include "launcher/base/text.h"
 
 namespace strait::run {
+namespace {
+
+std::shared_ptr<CheckpointTable> table_of(const plan::RunFile& run, const RunDirectory& directory,
+                                          RunTransfer* transfer) {
+  const auto& checkpoint = run.plan.recipe.checkpoint;
+  const bool automatic = checkpoint.home == recipe::CheckpointHome::automatic;
+  const CheckpointTable::Settings settings{directory.path(), checkpoint.keep,
+                                           automatic ? store::Part::all : part_here(run.plan)};
+  if (transfer != nullptr) {
+    return std::make_shared<CheckpointTable>(settings, transfer->hosts(), &transfer->agent());
+  }
+  const RunTransfer::Host here{"", {}, directory.path(), plan::memory_directory(run.run, 0)};
+  return std::make_shared<CheckpointTable>(settings, std::vector{here}, nullptr);
+}
+
+}  // namespace
+
+store::Part part_here(const plan::Plan& plan) {
+  if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return store::Part::all;
+  switch (plan.recipe.checkpoint.home) {
+    case recipe::CheckpointHome::all:
+      return store::Part::all;
+    case recipe::CheckpointHome::none:
+      return store::Part::none;
+    case recipe::CheckpointHome::automatic:
+    case recipe::CheckpointHome::weights:
+      break;
+  }
+  return store::Part::weights;
+}
+
+CheckpointDownloader::Finished finish_downloads(CheckpointDownloader& downloader,
+                                                const std::function<bool()>& give_up,
+                                                const std::function<void(const Event&)>& report) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds kFirstReport{1};  // shorter waits need no report
+  constexpr std::chrono::seconds kReportEvery{5};
+  auto due = Clock::now() + kFirstReport;
+  return downloader.finish([&](const CheckpointDownloader::Remaining& remaining) {
+    if (give_up()) return true;
+    if (Clock::now() >= due) {
+      due = Clock::now() + kReportEvery;
+      report({"gathering",
+              fmt::format(
+                  "downloading checkpoint {}, {} to go; one more Ctrl-C leaves it on the hosts",
+                  number(remaining.step), base::byte_text(remaining.bytes))});
+    }
+    return false;
+  });
+}
+
+RunStorage::RunStorage(RunHosts& hosts, const plan::RunFile& run, const RunDirectory& directory,
+                       const std::atomic<int>& stops)
+    : hosts_(hosts),
+      transfer_(hosts.file_transfer()),
+      run_(run),
+      directory_(directory),
+      stops_(stops),
+      table_(table_of(run, directory, transfer_)) {}
 
 void RunStorage::send_inputs(const std::string& resume, store::Part part, const Report& report) {
   if (transfer_ == nullptr) return;
@@ -14,42 +74,19 @@ void RunStorage::send_inputs(const std::string& resume, store::Part part, const 
       run_.plan, needs, [this] { hosts_.check_startup(stops_); }, report);
 }
 
-transfer::CheckpointDownloader::Settings RunStorage::downloads() const {
-  using recipe::CheckpointHome;
-  using store::Part;
-  const auto& checkpoint = run_.plan.recipe.checkpoint;
-  transfer::CheckpointDownloader::Settings settings{directory_.path(), checkpoint.keep};
-  switch (checkpoint.home) {
-    case CheckpointHome::all:
-      break;
-    case CheckpointHome::automatic:
-      settings.awaited = Part::weights;
-      break;
-    case CheckpointHome::weights:
-      settings.fetched = settings.awaited = Part::weights;
-      break;
-    case CheckpointHome::none:
-      settings.fetched = settings.awaited = Part::none;
-      break;
-  }
-  return settings;
-}
-
 void RunStorage::start_checkpoints(ManifestOf manifest) {
   manifest_ = std::move(manifest);
-  if (transfer_ != nullptr) transfer_->start_downloads(downloads());
+  if (transfer_ == nullptr) return;
+  transfer_->inform(table_);
+  downloader_ = std::make_unique<CheckpointDownloader>(
+      *table_, CheckpointDownloader::Settings{part_here(run_.plan)});
 }
 
 MemoryHolder* RunStorage::hold_in_memory(const Report& report) {
   if (run_.plan.recipe.checkpoint.memory_every == 0) return nullptr;
-  std::optional<MemoryCheckpoints::OverHosts> over;
-  if (transfer_ != nullptr) {
-    over.emplace(
-        MemoryCheckpoints::OverHosts{transfer_->agent(), transfer_->hosts(),
-                                     [this](std::size_t host) { return hosts_.lost(host); }});
-  }
   try {
-    memory_ = std::make_unique<MemoryCheckpoints>(run_, std::move(over));
+    memory_ = std::make_unique<MemoryCheckpoints>(
+        run_, *table_, [this](std::size_t host) { return hosts_.lost(host); });
   } catch (const store::StoreError& error) {
     report({"not_in_memory", fmt::format("there are no checkpoints in memory: {}", error.what())});
   }
@@ -60,34 +97,17 @@ void RunStorage::commit(store::Step step, const std::vector<store::ShardFile>& f
   store::commit_checkpoint(store::checkpoint_directory(directory_.path(), step),
                            manifest_(step, files), {},
                            transfer_ == nullptr ? store::Shards::here : store::Shards::elsewhere);
-  if (transfer_ != nullptr) transfer_->checkpoint_committed(run_.plan, step, files);
+  if (downloader_) downloader_->add(step, plan::written_shards(run_.plan, files));
 }
 
 void RunStorage::judge(const LossHistory& losses) {
   losses_ = losses;
-  if (transfer_ != nullptr) transfer_->judged(losses.good(), best());
-  if (memory_) memory_->judge(losses);
-}
-
-store::Pruned RunStorage::prune(store::PruneTime time) {
-  store::PruneRule rule{run_.plan.recipe.checkpoint.keep, losses_.good()};
-  rule.best = best();
-  if (transfer_ != nullptr) {
-    // A finished download prunes: until then older checkpoints are the newest that are complete
-    // here.
-    if (time == store::PruneTime::after_commit) return {};
-    rule.part = downloads().fetched;
-  }
-  return store::prune_checkpoints(directory_.path(), rule, time);
+  table_->judge(losses.good(), losses.best(run_.plan.recipe.checkpoint.keep_best));
 }
 
 void RunStorage::rewind(store::Step step) {
   if (transfer_ == nullptr) return;
   transfer_->rewind(hosts_.hosts_with_agents(), step, [this] { hosts_.check_startup(stops_); });
-}
-
-std::vector<std::string> RunStorage::take_warnings() {
-  return transfer_ == nullptr ? std::vector<std::string>() : transfer_->take_warnings();
 }
 
 std::function<bool()> RunStorage::one_more_stop() const {
@@ -100,18 +120,18 @@ std::optional<store::Step> RunStorage::save_from_memory(const Report& report) {
     store::commit_checkpoint(store::checkpoint_directory(directory_.path(), step),
                              manifest_(step, files));
   };
-  return recover_from_memory(directory_, *memory_, {losses_, commit, one_more_stop(), report});
+  return memory_->recover({losses_, commit, one_more_stop(), report});
 }
 
 void RunStorage::finish(const Report& report) {
-  if (transfer_ == nullptr) return;
+  if (!downloader_) return;
   const auto lost = [this](std::size_t host) { return hosts_.lost(host); };
   // A host that is gone sends nothing more; its link would be waited for until it gives up.
   for (std::size_t host = 0; host < run_.plan.hosts.size(); ++host) {
     if (lost(host)) transfer_->remove_host(host);
   }
   const auto give_up = one_more_stop();
-  const auto finished = transfer_->finish_downloads(give_up, report);
+  const auto finished = finish_downloads(*downloader_, give_up, report);
   if (!finished.missing.empty()) {
     report(
         {"download_failed",

@@ -5,6 +5,7 @@
 #include "framework/store/checkpoint.h"
 #include "framework/store/manifest.h"
 #include "launcher/plan/run_files.h"
+#include "launcher/run/checkpoint_downloader.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/memory_checkpoints.h"
 #include "launcher/run/run_directory.h"
@@ -13,11 +14,19 @@
 
 namespace strait::run {
 
+// What of a run's checkpoints is to be on this machine when it has ended; the rest may stay on the
+// run's hosts.
+store::Part part_here(const plan::Plan& plan);
+
+// CheckpointDownloader::finish(), which reports progress if it takes long.
+CheckpointDownloader::Finished finish_downloads(CheckpointDownloader& downloader,
+                                                const std::function<bool()>& give_up,
+                                                const std::function<void(const Event&)>& report);
+
 // Where the files of a launch are: all its processes see those of this machine, or each host has
-// its own, and the launcher sends and downloads. Knows of every checkpoint whether it is here, on
-// hosts or in memory, and decides what is fetched, pruned and recovered. One thread; after
-// start_checkpoints(), commit(), judge(), prune() and take_warnings() may be called while another
-// thread is in RunHosts::rejoin_hosts().
+// its own, and the launcher sends and downloads. Its table knows where every checkpoint is. One
+// thread; after start_checkpoints(), commit(), judge(), prune() and take_warnings() may be called
+// while another thread is in RunHosts::rejoin_hosts().
 class RunStorage {
  public:
   using Report = RunTransfer::Report;
@@ -26,12 +35,7 @@ class RunStorage {
 
   // All arguments outlive it. `stops` as in RunHosts.
   RunStorage(RunHosts& hosts, const plan::RunFile& run, const RunDirectory& directory,
-             const std::atomic<int>& stops)
-      : hosts_(hosts),
-        transfer_(hosts.file_transfer()),
-        run_(run),
-        directory_(directory),
-        stops_(stops) {}
+             const std::atomic<int>& stops);
 
   // Sends what the processes read, with this part of the checkpoint `resume` unless that is empty.
   // UserError, StoreError: a host cannot have it, or a stop was requested.
@@ -47,11 +51,13 @@ class RunStorage {
   // After every loss. Nothing that is pruned from now on is the newest checkpoint known to be good,
   // or one of those that checkpoint.keep_best keeps.
   void judge(const LossHistory& losses);
-  store::Pruned prune(store::PruneTime time);
+  store::Pruned prune(store::PruneTime time) { return table_->prune(time); }
   // Sets aside what hosts hold of later steps.
   void rewind(store::Step step);
   // What went wrong with downloads since the last call.
-  std::vector<std::string> take_warnings();
+  std::vector<std::string> take_warnings() {
+    return downloader_ ? downloader_->take_warnings() : std::vector<std::string>();
+  }
 
   // The processes have ended. After a failure: writes the newest checkpoint in memory to this
   // machine's disk. Returns its step; nullopt: none is newer than the checkpoints on disk.
@@ -60,8 +66,6 @@ class RunStorage {
   void finish(const Report& report);
 
  private:
-  transfer::CheckpointDownloader::Settings downloads() const;
-  store::BestRule best() const { return losses_.best(run_.plan.recipe.checkpoint.keep_best); }
   // True once the user has requested another stop.
   std::function<bool()> one_more_stop() const;
 
@@ -72,6 +76,8 @@ class RunStorage {
   const std::atomic<int>& stops_;
   ManifestOf manifest_;
   LossHistory losses_;
+  std::shared_ptr<CheckpointTable> table_;
+  std::unique_ptr<CheckpointDownloader> downloader_;  // over hosts
   std::unique_ptr<MemoryCheckpoints> memory_;
 };
 

@@ -14,7 +14,6 @@ using Clock = std::chrono::steady_clock;
 using Kind = transfer::NeededGroup::Kind;
 
 constexpr std::chrono::seconds kWaitReportEvery{5};
-constexpr std::chrono::seconds kFirstReport{1};    // shorter waits need no report
 constexpr std::chrono::seconds kCommandLimit{60};  // of a short command; more if a disk hangs
 constexpr std::chrono::minutes kReadLimit{30};     // of reading a whole file of a model
 // A host gets smaller files from here: a link with another host takes several round trips.
@@ -64,7 +63,7 @@ void RunTransfer::add_host(std::size_t host, const fs::path& directory,
   Host& one = hosts_.at(host);
   one.directory = directory;
   // A host that was left out at the start had none.
-  if (downloader_) downloader_->set_directory(host, directory);
+  if (table_) table_->set_directory(host, directory);
   forget_holder(host);
   agent_->add_peer(one.agent, one.name, std::move(link), key);
 }
@@ -234,36 +233,6 @@ void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
     job.plugins[i].file = path_there(Kind::plugins, file, transfer::delivered_plugin_name(i, file));
   }
   if (!job.resume.empty()) job.resume = path_there(Kind::checkpoint, job.resume, "");
-}
-
-void RunTransfer::start_downloads(const transfer::CheckpointDownloader::Settings& settings) {
-  downloader_ = std::make_unique<transfer::CheckpointDownloader>(*agent_, hosts_, settings);
-}
-
-void RunTransfer::checkpoint_committed(const plan::Plan& plan, store::Step step,
-                                       const std::vector<store::ShardFile>& files) {
-  std::vector<transfer::CheckpointDownloader::Shard> shards;
-  for (const plan::WrittenShard& shard : plan::written_shards(plan, files)) {
-    shards.push_back({shard.file, shard.host});
-  }
-  downloader_->add(step, std::move(shards));
-}
-
-transfer::CheckpointDownloader::Finished RunTransfer::finish_downloads(
-    const std::function<bool()>& give_up, const Report& report) {
-  if (!downloader_) return {};
-  auto due = Clock::now() + kFirstReport;
-  return downloader_->finish([&](const transfer::CheckpointDownloader::Remaining& remaining) {
-    if (give_up()) return true;
-    if (Clock::now() >= due) {
-      due = Clock::now() + kWaitReportEvery;
-      report({"gathering",
-              fmt::format(
-                  "downloading checkpoint {}, {} to go; one more Ctrl-C leaves it on the hosts",
-                  number(remaining.step), base::byte_text(remaining.bytes))});
-    }
-    return false;
-  });
 }
 
 std::vector<std::string> RunTransfer::download_traces(

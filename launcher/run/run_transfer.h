@@ -4,19 +4,17 @@
 
 #include "launcher/plan/plan.h"
 #include "launcher/plan/stage_job.h"
+#include "launcher/run/checkpoint_table.h"
 #include "launcher/run/control_message.h"
 #include "launcher/run/model_questions.h"
-#include "launcher/transfer/checkpoint_downloader.h"
-#include "launcher/transfer/transfer_agent.h"
 
 namespace strait::run {
 
 // Moves the files of one launch between hosts without a common file system: inputs to the hosts,
-// and checkpoints and traces back. One thread; checkpoint_committed(), judged() and
-// take_warnings() may be called while another thread is in add_host() or deliver_inputs().
+// and traces back. One thread. For checkpoints it provides the agent and the hosts.
 class RunTransfer {
  public:
-  using Host = transfer::CheckpointDownloader::Host;
+  using Host = CheckpointTable::Host;
   using Report = std::function<void(const Event&)>;
 
   // `model` outlives this object.
@@ -25,6 +23,8 @@ class RunTransfer {
 
   transfer::TransferAgent& agent() { return *agent_; }
   const std::vector<Host>& hosts() const { return hosts_; }
+  // Gets the directory of each host that is added from now on.
+  void inform(std::shared_ptr<CheckpointTable> table) { table_ = std::move(table); }
 
   // The host's agent is connected, possibly again; `directory` of the run on that host, `key`: the
   // agent's.
@@ -54,20 +54,6 @@ class RunTransfer {
   // minute although its link is up, because its file system hangs.
   void rewind(const std::vector<std::size_t>& hosts, store::Step step,
               const std::function<void()>& poll);
-
-  // Call it before the first checkpoint is committed.
-  void start_downloads(const transfer::CheckpointDownloader::Settings& settings);
-  void checkpoint_committed(const plan::Plan& plan, store::Step step,
-                            const std::vector<store::ShardFile>& files);
-  void judged(std::optional<store::Step> good, store::BestRule best) {
-    downloader_->judged(good, std::move(best));
-  }
-  std::vector<std::string> take_warnings() { return downloader_->take_warnings(); }
-
-  // CheckpointDownloader::finish(), which reports progress if it takes long. `give_up` ends the
-  // wait.
-  transfer::CheckpointDownloader::Finished finish_downloads(const std::function<bool()>& give_up,
-                                                            const Report& report);
 
   // Downloads the trace of each process into the folder of its log. Returns a message for each
   // missing trace. Does not wait for a host that is `lost`; waits a minute for any other.
@@ -106,7 +92,7 @@ class RunTransfer {
     transfer::ChunkSet chunks;
   };
   std::map<std::string, std::vector<Holder>> holders_;
-  std::unique_ptr<transfer::CheckpointDownloader> downloader_;
+  std::shared_ptr<CheckpointTable> table_;
 };
 
 }  // namespace strait::run

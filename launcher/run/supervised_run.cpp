@@ -1,5 +1,3 @@
-#include "launcher/run/supervised_run.h"
-
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
@@ -11,6 +9,7 @@
 #include "launcher/run/restart_policy.h"
 #include "launcher/run/resume_point.h"
 #include "launcher/run/run_hosts.h"
+#include "launcher/run/run_launch.h"
 #include "launcher/run/run_recorder.h"
 
 namespace strait::run {

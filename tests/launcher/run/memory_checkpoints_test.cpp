@@ -36,33 +36,37 @@ class LocalMemory : public testing::Test {
   std::filesystem::path in_memory(std::int64_t step) const {
     return store::checkpoint_directory(plan::memory_directory(run_.run, 0), Step{step});
   }
+  void judge(const LossHistory& losses) { table_.judge(losses.good(), {}); }
   std::vector<Step> held() {
     std::vector<Step> steps;
-    for (const auto& one : memory_.end_and_list()) steps.push_back(one.step);
+    for (const auto& one : table_.held()) steps.push_back(one.step);
     return steps;
   }
 
   const plan::RunFile run_{net::RunId::random(), {}};
-  MemoryCheckpoints memory_{run_};
+  const ScratchDirectory scratch_;
+  CheckpointTable table_{
+      {scratch_ / "run"}, {{"", {}, "", plan::memory_directory(run_.run, 0)}}, nullptr};
+  MemoryCheckpoints memory_{run_, table_, [](std::size_t) { return false; }};
 };
 
 TEST_F(LocalMemory, HoldsBothUntilTheLossOfTheNewestIsSeen) {
   hold(4);
-  memory_.judge(finite_up_to(8));
+  judge(finite_up_to(8));
   hold(8);
   EXPECT_THAT(held(), ElementsAre(Step{8}, Step{4}));
   const ScratchDirectory folder;
-  for (const auto& one : memory_.end_and_list()) {
+  for (const auto& one : table_.held()) {
     const auto to = folder / std::to_string(number(one.step));
     memory_.save(one, to, [] { return false; });
     EXPECT_EQ(ScratchDirectory::read(to / "part"), std::to_string(number(one.step)));
   }
-  memory_.judge(finite_up_to(8, 1));
+  judge(finite_up_to(8, 1));
   EXPECT_THAT(held(), ElementsAre(Step{8}, Step{4})) << "8 is not known to be good";
   hold(12);
   EXPECT_THAT(held(), ElementsAre(Step{12}, Step{4}));
   EXPECT_FALSE(std::filesystem::exists(in_memory(8)));
-  memory_.judge(finite_up_to(13));
+  judge(finite_up_to(13));
   EXPECT_THAT(held(), ElementsAre(Step{12}));
   EXPECT_FALSE(std::filesystem::exists(in_memory(4)));
   EXPECT_TRUE(std::filesystem::exists(in_memory(12)));
@@ -70,17 +74,15 @@ TEST_F(LocalMemory, HoldsBothUntilTheLossOfTheNewestIsSeen) {
 
 // After a failure: on the disk comes what is known to be good.
 TEST_F(LocalMemory, RecoveryPassesOverRuinedOnes) {
-  const ScratchDirectory scratch;
-  const auto directory = RunDirectory::create(scratch / "run", RunDirectory::Existing::refuse);
   hold(4);
-  memory_.judge(finite_up_to(8));
+  judge(finite_up_to(8));
   hold(8);
   std::vector<Step> committed;
   const auto commit = [&](Step step, const std::vector<store::ShardFile>&) {
     committed.push_back(step);
   };
-  const MemoryRecovery with{finite_up_to(8, 1), commit, [] { return false; }, [](const auto&) {}};
-  EXPECT_EQ(recover_from_memory(directory, memory_, with), Step{4});
+  EXPECT_EQ(memory_.recover({finite_up_to(8, 1), commit, [] { return false; }, [](const auto&) {}}),
+            Step{4});
   EXPECT_THAT(committed, ElementsAre(Step{4}));
 }
 

@@ -1,72 +1,44 @@
 #pragma once
 
 #include <atomic>
-#include <set>
 #include <thread>
 
-#include "framework/mutex.h"
-#include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
-#include "launcher/transfer/transfer_agent.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/run/checkpoint_table.h"
 
-namespace strait::transfer {
+namespace strait::run {
 
 // Fetches a shard from this path of a host to a path here. `poll` throws to give up. UserError,
 // StoreError: it did not come; `corrupt`: the host does not have the bytes of the shard any more.
-void fetch_shard(TransferAgent& agent, const net::ProcessName& host,
+void fetch_shard(transfer::TransferAgent& agent, const net::ProcessName& host,
                  const std::filesystem::path& there, const store::ShardFile& shard,
                  const std::filesystem::path& here, const std::function<void()>& poll);
 
 // Downloads the shards of committed checkpoints from the hosts in the background, so that a lost
 // host takes no checkpoint along. One checkpoint after the other; of several that are committed
 // during a download only the newest comes next, so that the first and the last of a run are always
-// downloaded. A finished download prunes older checkpoints here and on the hosts; a commit those
-// that were skipped, but for the newest `keep`, which the hosts have. Neither removes the newest
-// that is known to be good, nor the best. A host that the newest checkpoint has no shards of has
-// left the run and is not waited for. Weights come first.
+// downloaded. A host that the newest checkpoint has no shards of has left the run and is not waited
+// for. Weights come first.
 class CheckpointDownloader {
  public:
-  struct Host {
-    std::string name;
-    net::ProcessName agent;
-    std::filesystem::path directory;  // of the run on that host; empty: not known (yet)
-  };
-  struct Shard {
-    store::ShardFile file;
-    std::size_t host = 0;
-    bool weights = false;  // set by add()
-  };
   struct Settings {
-    std::filesystem::path run;               // the run directory here
-    std::optional<std::int64_t> keep = 2;    // checkpoints; absent: nothing is pruned
-    store::Part fetched = store::Part::all;  // of every checkpoint
-    store::Part awaited = store::Part::all;  // of the newest, in finish(); at most `fetched`
+    // Of the newest checkpoint, in finish(); at most what is fetched of every one.
+    store::Part awaited = store::Part::all;
     // finish() waits so long for a byte: longer than a host reads a shard to see what it is.
     std::chrono::seconds stall_timeout{1800};
   };
 
-  // The agent outlives this object.
-  CheckpointDownloader(TransferAgent& agent, std::vector<Host> hosts, Settings settings);
+  // The table, which has an agent, outlives this object.
+  CheckpointDownloader(CheckpointTable& table, Settings settings);
   ~CheckpointDownloader();  // interrupts the download
   CheckpointDownloader(const CheckpointDownloader&) = delete;
   CheckpointDownloader& operator=(const CheckpointDownloader&) = delete;
 
-  // The host's run directory from now on.
-  void set_directory(std::size_t host, const std::filesystem::path& directory)
-      STRAIT_EXCLUDES(mutex_);
-
   // A checkpoint was committed: its manifest is here.
-  void add(store::Step step, std::vector<Shard> shards) STRAIT_EXCLUDES(mutex_);
+  void add(store::Step step, const std::vector<plan::WrittenShard>& shards) STRAIT_EXCLUDES(mutex_);
 
-  // Checkpoints of this step and of earlier ones are known to be good; the best also stay.
-  void judged(std::optional<store::Step> good, store::BestRule best) STRAIT_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    rule_.good = good;
-    rule_.best = std::move(best);
-  }
-
-  // A message for each checkpoint that could not be downloaded, and for each old one that could not
-  // be removed, since the last call.
+  // A message for each checkpoint that could not be downloaded, since the last call.
   std::vector<std::string> take_warnings() STRAIT_EXCLUDES(mutex_);
 
   struct Remaining {
@@ -87,6 +59,11 @@ class CheckpointDownloader {
   Finished finish(const std::function<bool(const Remaining&)>& give_up) STRAIT_EXCLUDES(mutex_);
 
  private:
+  struct Shard {
+    store::ShardFile file;
+    std::size_t host = 0;
+    bool weights = false;
+  };
   struct Download {
     store::Step step{};
     std::vector<Shard> shards;  // weights first
@@ -102,24 +79,14 @@ class CheckpointDownloader {
   base::Failure download(const Download& download) STRAIT_EXCLUDES(mutex_);
   base::Failure download_shard(store::Step step, const Shard& shard) STRAIT_EXCLUDES(mutex_);
   void send_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
-  void prune(store::Step downloaded) STRAIT_EXCLUDES(mutex_);
-  void prune_skipped() STRAIT_EXCLUDES(mutex_);
-  store::PruneRule rule() const STRAIT_EXCLUDES(mutex_);
-  // Of steps that are older than the newest of these.
-  void prune_hosts(const std::vector<store::Step>& kept) STRAIT_EXCLUDES(mutex_);
-  // A warning for each folder that cannot be removed, once.
-  void warn_of(const store::Pruned& pruned) STRAIT_EXCLUDES(mutex_);
-  Host host_at(std::size_t host) const STRAIT_EXCLUDES(mutex_);
-  std::vector<Host> known_hosts() const STRAIT_EXCLUDES(mutex_);
-  bool is_wanted(const Shard& shard) const STRAIT_EXCLUDES(mutex_);
   bool given_up(const Shard& shard) const STRAIT_EXCLUDES(mutex_);
 
-  TransferAgent& agent_;
+  CheckpointTable& table_;
+  transfer::TransferAgent& agent_;
   const Settings settings_;
   std::atomic<bool> closing_ = false;
   mutable Mutex mutex_;
   Condition changed_;
-  std::vector<Host> hosts_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Download> current_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Download> next_ STRAIT_GUARDED_BY(mutex_);
   // What the agent had fetched in all when the current shard began.
@@ -127,10 +94,8 @@ class CheckpointDownloader {
   bool finishing_ STRAIT_GUARDED_BY(mutex_) = false;
   // Of the last download.
   Finished last_ STRAIT_GUARDED_BY(mutex_);
-  store::PruneRule rule_ STRAIT_GUARDED_BY(mutex_);  // what was judged of the losses
   std::vector<std::string> warnings_ STRAIT_GUARDED_BY(mutex_);
-  std::set<std::filesystem::path> not_pruned_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 
-}  // namespace strait::transfer
+}  // namespace strait::run

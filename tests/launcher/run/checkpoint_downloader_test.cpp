@@ -1,4 +1,4 @@
-#include "launcher/transfer/checkpoint_downloader.h"
+#include "launcher/run/checkpoint_downloader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,12 @@
 #include "framework/store/step_folders.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 
-namespace strait::transfer {
+namespace strait::run {
 namespace {
 
 namespace fs = std::filesystem;
+using transfer::TransferAgentOptions;
+using Shards = std::vector<plan::WrittenShard>;
 
 // A run whose processes write their shards on other hosts.
 struct RemoteRun {
@@ -23,20 +25,20 @@ struct RemoteRun {
       std::optional<std::int64_t> keep = 2, store::Part fetched = store::Part::all,
       store::Part awaited = store::Part::all,
       std::chrono::seconds stall_timeout = std::chrono::minutes(15)) {
-    std::vector<CheckpointDownloader::Host> hosts;
+    std::vector<CheckpointTable::Host> hosts;
     for (const auto& host : rig.hosts) {
       const std::string name = hosts.empty() ? "h0" : "h1";
-      hosts.push_back({name, host->name, host->directory / "run"});
+      hosts.push_back({name, host->name, host->directory / "run", host->directory / "memory"});
     }
+    table = std::make_unique<CheckpointTable>(CheckpointTable::Settings{here(), keep, fetched},
+                                              std::move(hosts), rig.launcher.agent.get());
     return std::make_unique<CheckpointDownloader>(
-        *rig.launcher.agent, std::move(hosts),
-        CheckpointDownloader::Settings{here(), keep, fetched, awaited, stall_timeout});
+        *table, CheckpointDownloader::Settings{awaited, stall_timeout});
   }
 
   // Writes a shard on each of these hosts and the manifest here; returns what the downloader gets.
-  std::vector<CheckpointDownloader::Shard> commit(std::int64_t step,
-                                                  const std::vector<std::size_t>& hosts = {0}) {
-    std::vector<CheckpointDownloader::Shard> shards;
+  Shards commit(std::int64_t step, const std::vector<std::size_t>& hosts = {0}) {
+    Shards shards;
     store::Manifest manifest;
     manifest.step = static_cast<store::Step>(step);
     for (const std::size_t host : hosts) {
@@ -45,7 +47,7 @@ struct RemoteRun {
       if (with_weights) names.push_back(store::weights_name(stage, 0));
       for (const std::string& name : names) {
         manifest.files.push_back(write(step, host, name));
-        shards.push_back({manifest.files.back(), host});
+        shards.push_back({manifest.files.back(), {}, host});
       }
     }
     store::commit_checkpoint(place(here(), step), manifest, {}, store::Shards::elsewhere);
@@ -53,14 +55,14 @@ struct RemoteRun {
   }
 
   store::ShardFile write(std::int64_t step, std::size_t host, const std::string& name) {
-    const TransferHost& writer = *rig.hosts.at(host);
+    const transfer::TransferHost& writer = *rig.hosts.at(host);
     const fs::path there = place(writer.directory / "run", step) / name;
     fs::create_directories(there.parent_path());
     const std::size_t seed = static_cast<std::size_t>(step) * 100 + host * 10 + name.size() % 10;
-    ScratchDirectory::write(there, random_bytes(100'000, seed));
+    ScratchDirectory::write(there, transfer::random_bytes(100'000, seed));
     auto stat = rig.launcher.agent->stat(writer.name, there);
-    const ChunkTable table = get_soon(stat);
-    return {name, table.size, table.whole};
+    const transfer::ChunkTable written = get_soon(stat);
+    return {name, written.size, written.whole};
   }
 
   std::vector<std::int64_t> complete(store::Part part = store::Part::all) const {
@@ -74,10 +76,11 @@ struct RemoteRun {
   static fs::path place(const fs::path& run, std::int64_t step) {
     return store::checkpoint_directory(run, static_cast<store::Step>(step));
   }
-  TransferHost& host() { return *rig.hosts[0]; }
+  transfer::TransferHost& host() { return *rig.hosts[0]; }
   fs::path here() const { return rig.launcher.directory / "run"; }
 
-  TransferRig rig;
+  transfer::TransferRig rig;
+  std::unique_ptr<CheckpointTable> table;
   bool with_weights = false;  // in a file of their own, as every stage writes them
 };
 
@@ -85,7 +88,7 @@ bool never(const CheckpointDownloader::Remaining& /*remaining*/) { return false;
 
 TEST(CheckpointDownloader, DownloadsFirstAndLastOfManyCommits) {
   RemoteRun run;
-  std::vector<std::vector<CheckpointDownloader::Shard>> shards;
+  std::vector<Shards> shards;
   for (std::int64_t step = 1; step <= 4; ++step) shards.push_back(run.commit(step));
   const auto downloader = run.downloader();
   for (std::int64_t step = 1; step <= 4; ++step) {
@@ -176,11 +179,11 @@ TEST(CheckpointDownloader, NewestKnownToBeGoodStaysThoughItWasSkipped) {
     RemoteRun run(options);
     const auto downloader = run.downloader();
     for (std::int64_t step = 1; step <= 9; ++step) {
-      if (step == 5) downloader->judged(store::Step{4}, {});
+      if (step == 5) run.table->judge(store::Step{4}, {});
       downloader->add(static_cast<store::Step>(step), run.commit(step));
     }
     judge(run, *downloader);
-    EXPECT_THAT(downloader->take_warnings(), testing::IsEmpty());
+    EXPECT_THAT(run.table->prune(store::PruneTime::after_commit).left, testing::IsEmpty());
   };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   run_with(one_chunk(), [&](RemoteRun& run, CheckpointDownloader& downloader) {
@@ -306,7 +309,7 @@ TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
   RemoteRun run;
   const auto shards = run.commit(3);
   const fs::path there = run.place(run.host().directory / "run", 3) / store::shard_name(0, 0);
-  ScratchDirectory::write(there, random_bytes(100'000, 77));
+  ScratchDirectory::write(there, transfer::random_bytes(100'000, 77));
   const auto downloader = run.downloader();
   downloader->add(store::Step{3}, shards);
   const auto finished = downloader->finish(never);
@@ -319,4 +322,4 @@ TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
 }
 
 }  // namespace
-}  // namespace strait::transfer
+}  // namespace strait::run

@@ -1,4 +1,4 @@
-#include "launcher/transfer/checkpoint_downloader.h"
+#include "launcher/run/checkpoint_downloader.h"
 
 #include <fmt/ranges.h>
 
@@ -6,7 +6,7 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/text.h"
 
-namespace strait::transfer {
+namespace strait::run {
 namespace {
 
 namespace fs = std::filesystem;
@@ -15,43 +15,21 @@ using Clock = std::chrono::steady_clock;
 // A stop request during the last downloads is noticed at once by a user.
 constexpr std::chrono::milliseconds kPollInterval{100};
 
-void sort_weights_first(std::vector<CheckpointDownloader::Shard>& shards) {
-  store::Manifest manifest;
-  for (const auto& shard : shards) manifest.files.push_back(shard.file);
-  const std::vector<store::ShardFile> weights = store::files_of(manifest, store::Part::weights);
-  for (auto& shard : shards) {
-    shard.weights = std::find(weights.begin(), weights.end(), shard.file) != weights.end();
-  }
-  // Stable: shards of one kind stay in the order of the processes, as the manifest lists them.
-  std::stable_partition(shards.begin(), shards.end(),
-                        [](const auto& shard) { return shard.weights; });
-}
-
 // One more that is missing. What is lost for good decides: fetching the others again will not help.
 void add_missing(base::Failure& all, const base::Failure& one) {
   if (all.text.empty() || one.code == base::ExitCode::corrupt) all.code = one.code;
   all.text += (all.text.empty() ? "" : "; ") + one.text;
 }
 
-// The checkpoints whose fetched parts are all here; newest first.
-std::vector<store::Step> complete_steps(const CheckpointDownloader::Settings& settings) {
-  std::vector<store::Step> steps;
-  for (const store::Checkpoint& checkpoint :
-       store::list_checkpoints(settings.run, store::Verify::sizes, settings.fetched).complete) {
-    steps.push_back(checkpoint.manifest.step);
-  }
-  return steps;
-}
-
 }  // namespace
 
-void fetch_shard(TransferAgent& agent, const net::ProcessName& host, const fs::path& there,
-                 const store::ShardFile& shard, const fs::path& here,
+void fetch_shard(transfer::TransferAgent& agent, const net::ProcessName& host,
+                 const fs::path& there, const store::ShardFile& shard, const fs::path& here,
                  const std::function<void()>& poll) {
-  std::future<ChunkTable> answer = agent.stat(host, there);
-  ChunkTable table;
+  std::future<transfer::ChunkTable> answer = agent.stat(host, there);
+  transfer::ChunkTable table;
   try {
-    table = wait_for(answer, poll);
+    table = transfer::wait_for(answer, poll);
   } catch (const base::UserError& error) {
     if (error.code() != base::ExitCode::bad_input) throw;
     throw base::UserError(base::ExitCode::corrupt, error.what());  // no file
@@ -61,7 +39,9 @@ void fetch_shard(TransferAgent& agent, const net::ProcessName& host, const fs::p
                           there.string() + " has changed since it was written");
   }
   try {
-    agent.fetch({table, ChunkSet::all(table.count()), here, FetchRequest::As::file}, {host}, poll);
+    agent.fetch(
+        {table, transfer::ChunkSet::all(table.count()), here, transfer::FetchRequest::As::file},
+        {host}, poll);
   } catch (const store::StoreError& error) {
     if (error.kind() != store::StoreError::Kind::corrupt) throw;
     // A file here is damaged, while the host has the right one.
@@ -69,12 +49,8 @@ void fetch_shard(TransferAgent& agent, const net::ProcessName& host, const fs::p
   }
 }
 
-CheckpointDownloader::CheckpointDownloader(TransferAgent& agent, std::vector<Host> hosts,
-                                           Settings settings)
-    : agent_(agent),
-      settings_(std::move(settings)),
-      hosts_(std::move(hosts)),
-      thread_([this] { run(); }) {}
+CheckpointDownloader::CheckpointDownloader(CheckpointTable& table, Settings settings)
+    : table_(table), agent_(*table.agent()), settings_(settings), thread_([this] { run(); }) {}
 
 CheckpointDownloader::~CheckpointDownloader() {
   {
@@ -85,25 +61,21 @@ CheckpointDownloader::~CheckpointDownloader() {
   thread_.join();
 }
 
-void CheckpointDownloader::set_directory(std::size_t host, const fs::path& directory) {
-  const MutexLock lock(mutex_);
-  hosts_.at(host).directory = directory;
-}
-
-std::vector<CheckpointDownloader::Host> CheckpointDownloader::known_hosts() const {
-  const MutexLock lock(mutex_);
-  std::vector<Host> known = hosts_;
-  std::erase_if(known, [](const Host& host) { return host.directory.empty(); });
-  return known;
-}
-
-void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
-  sort_weights_first(shards);
-  bool skips = false;
+void CheckpointDownloader::add(store::Step step, const std::vector<plan::WrittenShard>& shards) {
+  store::Manifest manifest;
+  for (const plan::WrittenShard& shard : shards) manifest.files.push_back(shard.file);
+  const std::vector<store::ShardFile> weights = store::files_of(manifest, store::Part::weights);
+  std::optional<Download> download = Download{step, {}, 0};
+  for (const plan::WrittenShard& shard : shards) {
+    const bool is_weights = std::ranges::find(weights, shard.file) != weights.end();
+    download->shards.push_back({shard.file, shard.host, is_weights});
+  }
+  // Stable: shards of one kind stay in the order of the processes, as the manifest lists them.
+  std::ranges::stable_partition(download->shards, std::identity(), &Shard::weights);
+  std::optional<store::Step> current;  // of the download during which another one is skipped
   {
     const MutexLock lock(mutex_);
-    skips = next_.has_value();
-    std::optional<Download> download = Download{step, std::move(shards), 0};
+    if (next_) current = current_->step;
     // Only the newest one waits: on a path that is slower than the commits the queue would grow
     // without end.
     if (current_) {
@@ -113,7 +85,7 @@ void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
     }
   }
   changed_.notify_all();
-  if (skips && settings_.keep) prune_skipped();
+  if (current) table_.skipped(*current);
 }
 
 CheckpointDownloader::Finished CheckpointDownloader::finish(
@@ -141,7 +113,7 @@ CheckpointDownloader::Finished CheckpointDownloader::finish(
 }
 
 bool CheckpointDownloader::wanted(const Shard& shard) const {
-  const store::Part part = finishing_ ? settings_.awaited : settings_.fetched;
+  const store::Part part = finishing_ ? settings_.awaited : table_.settings().fetched;
   return shard.weights ? part != store::Part::none : part == store::Part::all;
 }
 
@@ -150,11 +122,10 @@ std::string CheckpointDownloader::left_of(const Download& download) const {
   std::set<std::string> names;
   bool weights = false;
   for (const Shard& shard : download.shards) {
-    const fs::path here =
-        store::checkpoint_directory(settings_.run, download.step) / shard.file.name;
+    const fs::path here = table_.folder_here(download.step) / shard.file.name;
     if (wanted(shard) || store::has_size(here, shard.file.size)) continue;
     bytes += shard.file.size;
-    names.insert(hosts_.at(shard.host).name);
+    names.insert(table_.hosts().at(shard.host).name);
     weights = weights || shard.weights;
   }
   if (names.empty()) return "";
@@ -233,7 +204,7 @@ base::Failure CheckpointDownloader::download(const Download& current) {
       ++current_->done;
       fetched_before_ = agent_.totals().fetched_bytes;
     }
-    if (missing.text.empty() && !closing_ && settings_.keep) prune(current.step);
+    if (missing.text.empty() && !closing_) table_.downloaded(current.step);
   } catch (const std::exception& error) {
     // An exception that leaves this thread would end the run.
     add_missing(missing, base::describe_failure(error));
@@ -241,26 +212,17 @@ base::Failure CheckpointDownloader::download(const Download& current) {
   return missing;
 }
 
-bool CheckpointDownloader::is_wanted(const Shard& shard) const {
-  const MutexLock lock(mutex_);
-  return wanted(shard);
-}
-
-CheckpointDownloader::Host CheckpointDownloader::host_at(std::size_t host) const {
-  const MutexLock lock(mutex_);
-  return hosts_.at(host);
-}
-
 base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard& shard) {
-  const fs::path here = store::checkpoint_directory(settings_.run, step) / shard.file.name;
-  if (store::has_size(here, shard.file.size) || !is_wanted(shard))
-    return {base::ExitCode::done, ""};
-  const Host host = host_at(shard.host);
+  const fs::path here = table_.folder_here(step) / shard.file.name;
+  if (store::has_size(here, shard.file.size)) return {base::ExitCode::done, ""};
+  const CheckpointTable::Host host = table_.hosts().at(shard.host);
   const fs::path there = store::checkpoint_directory(host.directory, step) / shard.file.name;
+  const auto poll = [&] {
+    if (given_up(shard)) throw base::UserError(base::ExitCode::interrupted, "");
+  };
   try {
-    fetch_shard(agent_, host.agent, there, shard.file, here, [&] {
-      if (given_up(shard)) throw base::UserError(base::ExitCode::interrupted, "");
-    });
+    poll();  // the host would read all of a file that is not wanted
+    fetch_shard(agent_, host.agent, there, shard.file, here, poll);
     return {base::ExitCode::done, ""};
   } catch (const std::exception& error) {
     const base::Failure cause = base::describe_failure(error);
@@ -273,72 +235,14 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
 }
 
 void CheckpointDownloader::send_manifest(store::Step step) {
-  const std::string text =
-      store::read_text_file(store::checkpoint_directory(settings_.run, step) / store::kManifestName,
-                            store::kMostManifestBytes);
-  for (const Host& host : known_hosts()) {
+  const std::string text = store::read_text_file(table_.folder_here(step) / store::kManifestName,
+                                                 store::kMostManifestBytes);
+  for (const CheckpointTable::Host& host : table_.hosts()) {
+    if (host.directory.empty()) continue;
     // The result is not needed: the manifest only shows people on that host what the shards are.
     agent_.put(host.agent, store::checkpoint_directory(host.directory, step) / store::kManifestName,
                text);
   }
 }
 
-void CheckpointDownloader::warn_of(const store::Pruned& pruned) {
-  const MutexLock lock(mutex_);
-  for (const store::Pruned::Left& one : pruned.left) {
-    if (!not_pruned_.insert(one.path).second) continue;
-    warnings_.push_back(
-        fmt::format("an old checkpoint stays and takes room on this machine: {}", one.reason));
-  }
-}
-
-store::PruneRule CheckpointDownloader::rule() const {
-  const MutexLock lock(mutex_);
-  store::PruneRule rule = rule_;
-  rule.keep = *settings_.keep;
-  rule.part = settings_.fetched;
-  return rule;
-}
-
-void CheckpointDownloader::prune(store::Step downloaded) {
-  const store::PruneRule rule = this->rule();
-  // Before the pruning, and also those that are on hosts only.
-  const std::vector<store::Step> judged =
-      store::steps_to_keep(store::committed_steps(settings_.run), 0, rule.good, rule.best);
-  warn_of(store::prune_checkpoints(settings_.run, rule));
-  std::vector<store::Step> kept = complete_steps(settings_);
-  // A newer checkpoint was committed meanwhile: its download prunes. Otherwise what is incomplete
-  // now was skipped and will not be downloaded.
-  if (kept.empty() || kept.front() != downloaded) return;
-  kept.insert(kept.end(), judged.begin(), judged.end());
-  warn_of(store::prune_all_but(settings_.run, kept));
-  prune_hosts(kept);
-}
-
-// While a download takes longer than the steps between commits, hosts would keep them all. What is
-// complete here they need not have.
-void CheckpointDownloader::prune_skipped() {
-  try {
-    const std::vector<store::Step> committed = store::committed_steps(settings_.run);
-    std::vector<store::Step> kept;
-    {
-      const MutexLock lock(mutex_);
-      // At least two: the newest may still be incomplete on a host that was lost since.
-      kept = store::steps_to_keep(committed, std::max<std::int64_t>(*settings_.keep, 2), rule_.good,
-                                  rule_.best);
-      if (current_) kept.push_back(current_->step);
-    }
-    prune_hosts(kept);
-    for (const store::Step step : complete_steps(settings_)) kept.push_back(step);
-    warn_of(store::prune_all_but(settings_.run, kept));
-  } catch (const store::StoreError& error) {
-    const MutexLock lock(mutex_);
-    warnings_.push_back(fmt::format("skipped checkpoints stay: {}", error.what()));
-  }
-}
-
-void CheckpointDownloader::prune_hosts(const std::vector<store::Step>& kept) {
-  for (const Host& host : known_hosts()) agent_.prune(host.agent, host.directory, kept);
-}
-
-}  // namespace strait::transfer
+}  // namespace strait::run
