@@ -505,7 +505,7 @@ def change_tensors(directory, ends, change):
     save_file(tensors, path)
 
 
-def run_case(probe_program, family, name, options, seed, lie=None, other=None):
+def run_case(probe, family, name, options, seed, lie=None, other=None):
     options = dict(options)
     documents = options.pop("documents", None)
     bare_names = options.pop("bare_names", False)
@@ -525,13 +525,13 @@ def run_case(probe_program, family, name, options, seed, lie=None, other=None):
         change_config(directory, spelling, {**four_bits, **(lie or {})})
         if other:
             change_tensors(directory, *other)
-        probe = make_probe(directory, documents, seed)
-        done = subprocess.run([probe_program, directory], capture_output=True, text=True)
-        if done.returncode != 0:
-            print(f"FAILED {family}: {name} (seed {seed}): {done.stderr}")
+        rows = make_probe(directory, documents, seed)
+        print(directory, file=probe.stdin, flush=True)
+        if problem := (probe.stdout.readline() or "it has died\n").strip():
+            print(f"FAILED {family}: {name} (seed {seed}): {problem}")
             return False
         ours = load_file(directory / "result.safetensors")
-        quotients = compare(ours, *reference(model, probe, documents), documents)
+        quotients = compare(ours, *reference(model, rows, documents), documents)
     agrees = all(quotient <= 1 for quotient in quotients.values())
     as_expected = agrees != bool(lie or other)
     shown = ", ".join(f"{quantity} {quotient:.3f}" for quantity, quotient in quotients.items())
@@ -547,10 +547,12 @@ def main():
         program = sys.argv[1]
     else:
         program = pathlib.Path(os.environ["STRAIT_BUILD"]) / "bin" / "model_probe"
-    results = [run_case(program, *case, seed) for seed, case in enumerate(CASES)]
-    print("these must be noticed:")
-    results += [run_case(program, family, name, truth, 1, lie) for family, name, truth, lie in LIES]
-    results += [run_case(program, family, name, truth, 1, other=other) for family, name, truth, *other in OTHER_TENSORS]
+    # One process for all: to load libtorch takes longer than a case.
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as probe:
+        results = [run_case(probe, *case, seed) for seed, case in enumerate(CASES)]
+        print("these must be noticed:")
+        results += [run_case(probe, family, name, truth, 1, lie) for family, name, truth, lie in LIES]
+        results += [run_case(probe, family, name, truth, 1, other=other) for family, name, truth, *other in OTHER_TENSORS]
     print(f"{sum(results)} of {len(results)} as expected of transformers {transformers.__version__}")
     sys.exit(0 if all(results) else 1)
 

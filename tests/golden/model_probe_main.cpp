@@ -1,11 +1,13 @@
-// model_probe DIRECTORY: runs the model of a Hugging Face directory over the rows of its
+// model_probe: reads a Hugging Face directory a line, and runs its model over the rows of its
 // probe.safetensors (input_ids int64 [rows, length], loss_mask uint8 of the same shape, optional
 // documents int64 [rows, most]: lengths, zero-filled) and writes result.safetensors: logits, the
-// mean loss over targets, the global gradient norm, and every gradient as gradient.NAME.
+// mean loss over targets, the global gradient norm, and every gradient as gradient.NAME. Answers
+// each with a line: empty, or what was wrong.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <filesystem>
@@ -137,16 +139,17 @@ void run_probe(const std::filesystem::path& directory) {
 }  // namespace
 }  // namespace strait
 
-int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::cerr << "usage: model_probe DIRECTORY\n";
-    return 2;
-  }
-  try {
-    strait::run_probe(argv[1]);
-  } catch (const std::exception& error) {
-    std::cerr << "model_probe: " << error.what() << '\n';
-    return 1;
+int main() {
+  std::string directory;
+  while (std::getline(std::cin, directory)) {
+    std::string problem;
+    try {
+      strait::run_probe(directory);
+    } catch (const std::exception& error) {
+      problem = error.what();
+      std::ranges::replace(problem, '\n', ' ');
+    }
+    std::cout << problem << std::endl;
   }
   return 0;
 }
