@@ -444,8 +444,40 @@ def template_texts(folder, config):
     return found
 
 
+# Templates by the names that data.chat_template has, for bases without one: the text of a message, of the header
+# before an answer, and the control tokens that the vocabulary must have.
+TURNS = "{% for message in messages %}{% set role = message['role'] %}{% set content = message['content'] %}"
+ANSWER = "{% endfor %}{% if add_generation_prompt %}"
+NAMED_TEMPLATES = {
+    "chatml": (
+        TURNS + "{{ '<|im_start|>' + role + '\n' + content + '<|im_end|>\n' }}" + ANSWER +
+        "{{ '<|im_start|>assistant\n' }}{% endif %}", ("<|im_start|>", "<|im_end|>")),
+    "llama3": (
+        "{{ bos_token }}" + TURNS + "{{ '<|start_header_id|>' + role + '<|end_header_id|>\n\n' + content + "
+        "'<|eot_id|>' }}" + ANSWER + "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
+        ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")),
+    "gemma": (
+        "{{ bos_token }}" + TURNS + "{{ '<start_of_turn>' + ('model' if role == 'assistant' else role) + '\n' + "
+        "content + '<end_of_turn>\n' }}" + ANSWER + "{{ '<start_of_turn>model\n' }}{% endif %}",
+        ("<start_of_turn>", "<end_of_turn>")),
+    "mistral": (
+        "{{ bos_token }}" + TURNS + "{% if role == 'assistant' %}{{ ' ' + content + eos_token }}"
+        "{% elif role == 'system' %}{{ '[INST] ' + content + '\n\n' }}"
+        "{% else %}{{ ('' if loop.previtem and loop.previtem['role'] == 'system' else '[INST] ') + content + "
+        "' [/INST]' }}{% endif %}{% endfor %}", ()),
+    "zephyr": (
+        TURNS + "{{ '<|' + role + '|>\n' + content + eos_token + '\n' }}" + ANSWER +
+        "{{ '<|assistant|>\n' }}{% endif %}", ()),
+    "alpaca": (
+        TURNS + "{% if role == 'assistant' %}{{ '### Response:\n' + content + eos_token + '\n\n' }}"
+        "{% elif role == 'system' %}{{ content + '\n\n' }}"
+        "{% else %}{{ '### Instruction:\n' + content + '\n\n' }}{% endif %}" + ANSWER +
+        "{{ '### Response:\n' }}{% endif %}", ()),
+}
+
+
 class TokenizerFolder:
-    def __init__(self, jinja2, tokenizers, folder):
+    def __init__(self, jinja2, tokenizers, folder, template=""):
         self.folder = folder
         file = folder / "tokenizer_config.json"
         config = read_object(file) if file.is_file() else {}
@@ -458,9 +490,23 @@ class TokenizerFolder:
         self.takes_space = {
             number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.rstrip}
         self.set_edges(config, ids.get("bos_token"))
+        self.template = self.named_template(template) if template else ""
+        texts = {"default": self.template} if template else template_texts(folder, config)
         # As in transformers: names of absent tokens are undefined.
-        self.templates = {
-            name: ChatTemplate(jinja2, text, named, str(folder)) for name, text in template_texts(folder, config).items()}
+        self.templates = {name: ChatTemplate(jinja2, text, named, str(folder)) for name, text in texts.items()}
+
+    def named_template(self, name):
+        if name not in NAMED_TEMPLATES:
+            raise Refusal(f'there is no chat template named "{name}"; there are {", ".join(sorted(NAMED_TEMPLATES))}')
+        text, tokens = NAMED_TEMPLATES[name]
+        missing = [token for token in tokens if self.tokenizer.token_to_id(token) is None]
+        if missing or ("eos_token" in text and self.eos is None):
+            others = sorted(other for other, (_, needed) in NAMED_TEMPLATES.items()
+                            if all(self.tokenizer.token_to_id(token) is not None for token in needed) and other != name)
+            raise Refusal(f"{self.folder}: its vocabulary has no {' and no '.join(missing) or 'eos_token'}, which the chat "
+                          f'template "{name}" ends turns with; take another one'
+                          + (f", such as {', '.join(others)}" if missing and self.eos is not None and others else ""))
+        return text
 
     def set_edges(self, config, bos):
         """What the post-processor, or the configuration, puts around a text."""
@@ -753,8 +799,9 @@ class Worker:
         self.folder = None
 
     def open(self, request):
-        self.folder = TokenizerFolder(self.jinja2, self.tokenizers, pathlib.Path(request["directory"]))
-        return {"ends": self.folder.end_tokens(), "ends_records": bool(self.folder.ends),
+        self.folder = TokenizerFolder(self.jinja2, self.tokenizers, pathlib.Path(request["directory"]),
+                                      request.get("template", ""))
+        return {"template": self.folder.template, "ends": self.folder.end_tokens(), "ends_records": bool(self.folder.ends),
                 "vocabulary": self.folder.tokenizer.get_vocab_size(), "chat": "default" in self.folder.templates}, []
 
     def records(self, request):

@@ -154,12 +154,17 @@ struct TokenizerWorker::Answer {
   std::vector<std::int32_t> tokens;
 };
 
-TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds timeout)
+TokenizerWorker::TokenizerWorker(const fs::path& directory, const std::string& chat_template,
+                                 std::chrono::seconds timeout)
     : directory_(fs::absolute(directory)), timeout_(timeout), process_(base::start_of(kScript)) {
-  const Json head = ask(Json{{"do", "open"}, {"directory", directory_.string()}}.dump()).head;
+  const Json head =
+      ask(Json{{"do", "open"}, {"directory", directory_.string()}, {"template", chat_template}}
+              .dump())
+          .head;
   understand([&] {
     ends_ = head.at("ends").get<std::vector<std::int32_t>>();
     ends_records_ = head.at("ends_records").get<bool>();
+    template_text_ = head.at("template").get<std::string>();
   });
 }
 
@@ -325,7 +330,8 @@ void TokenizerWorker::refuse_death(const std::string& how) {
 }
 
 std::string PythonTokenizers::hash(const fs::path& directory) const {
-  return open_tokenizer(directory).hash;
+  const std::string hash = open_tokenizer(directory).hash;
+  return chat_template_.empty() ? hash : store::hash_text(hash + " " + chat_template_);
 }
 
 std::string PythonTokenizers::program_hash() const {
@@ -333,7 +339,7 @@ std::string PythonTokenizers::program_hash() const {
 }
 
 std::unique_ptr<data::Tokenizer> PythonTokenizers::start(const fs::path& directory) const {
-  return std::make_unique<TokenizerWorker>(directory);
+  return std::make_unique<TokenizerWorker>(directory, chat_template_);
 }
 
 }  // namespace strait::tokenizer

@@ -26,8 +26,10 @@ TokenizerFolder open_tokenizer(const std::filesystem::path& directory);
 // process cannot be started, has died, or does not answer within its time; what it refuses.
 class TokenizerWorker : public data::Tokenizer {
  public:
-  // Its Python is that of base::python_for().
+  // Its Python is that of base::python_for(). `chat_template`: the name of one of the script's that
+  // is used in place of the directory's; empty: that.
   explicit TokenizerWorker(const std::filesystem::path& directory,
+                           const std::string& chat_template = {},
                            std::chrono::seconds timeout = std::chrono::minutes(5));
 
   // One document for each record, in order.
@@ -48,7 +50,8 @@ class TokenizerWorker : public data::Tokenizer {
   // With control tokens.
   std::string decode_all(std::span<const std::int32_t> tokens);
 
-  const std::vector<std::int32_t>& ends() const { return ends_; }  // tokens that end an answer
+  const std::vector<std::int32_t>& ends() const { return ends_; }      // tokens that end an answer
+  const std::string& template_text() const { return template_text_; }  // of the named template
   bool ends_records() const override { return ends_records_; }
 
  private:
@@ -74,14 +77,24 @@ class TokenizerWorker : public data::Tokenizer {
   std::deque<Batch> batches_;
   std::vector<std::int32_t> ends_;
   bool ends_records_ = false;
+  std::string template_text_;
 };
 
 // Directories of tokenizers, each opened by a TokenizerWorker.
 class PythonTokenizers : public data::TokenizerOpener {
  public:
+  // See TokenizerWorker.
+  explicit PythonTokenizers(std::string chat_template = {})
+      : chat_template_(std::move(chat_template)) {}
+
+  const std::string& chat_template() const { return chat_template_; }
+
   std::string hash(const std::filesystem::path& directory) const override;
   std::string program_hash() const override;  // UserError: the worker's script is not there
   std::unique_ptr<data::Tokenizer> start(const std::filesystem::path& directory) const override;
+
+ private:
+  std::string chat_template_;
 };
 
 }  // namespace strait::tokenizer
