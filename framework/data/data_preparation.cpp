@@ -19,6 +19,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDocuments = "documents";
 constexpr const char* kPreferences = "preferences";
+constexpr const char* kRated = "rated answers";
+
+// What documents are, in a token file's metadata; empty: not preferences.
+std::string documents_of(bool preferences, bool rated) {
+  if (!preferences) return "";
+  return rated ? kRated : kPreferences;
+}
 
 // Rows of preferences, from wherever they are, hold pairs of documents that both have a target.
 void check_pairs(const TokenFile& tokens, const fs::path& source) {
@@ -39,17 +46,24 @@ void check_pairs(const TokenFile& tokens, const fs::path& source) {
   }
 }
 
-void check_form(const TokenFile& tokens, const fs::path& source, bool preferences) {
+void check_form(const TokenFile& tokens, const fs::path& source, const DataOptions& options) {
   const auto found = tokens.metadata().find(kDocuments);
-  const bool has = found != tokens.metadata().end() && found->second == kPreferences;
-  if (has != preferences) {
+  const std::string has = found == tokens.metadata().end() ? "" : found->second;
+  const std::string needed = documents_of(options.preferences, options.rated);
+  if (has != needed && needed.empty()) {
     refuse_data(store::StoreError::Kind::bad_input,
-                fmt::format("{} has {}, and train.preference.loss is {}; {}", source.string(),
-                            has ? "preferences" : "no preferences", has ? "missing" : "set",
-                            has ? "set it, or take other data"
-                                : "take JSONL with \"chosen\" and \"rejected\""));
+                fmt::format("{} has {}, and train.preference.loss is missing; set it, or take "
+                            "other data",
+                            source.string(), has));
   }
-  if (preferences) check_pairs(tokens, source);
+  if (has != needed) {
+    refuse_data(store::StoreError::Kind::bad_input,
+                fmt::format("{} has no {}, which train.preference.loss needs; take JSONL with {}",
+                            source.string(), needed,
+                            options.rated ? "\"prompt\", \"completion\" and \"label\""
+                                          : "\"chosen\" and \"rejected\""));
+  }
+  if (options.preferences) check_pairs(tokens, source);
 }
 
 // Half of a preference is none.
@@ -75,7 +89,7 @@ PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
         fmt::format("{} has rows of {} tokens, but the recipe says data.row = {}; make them equal",
                     source.string(), tokens->row_length(), options.rows.row));
   }
-  check_form(*tokens, source, options.preferences);
+  check_form(*tokens, source, options);
   return {std::move(tokens), nullptr, {}};
 }
 
@@ -150,6 +164,7 @@ PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& 
   PreparedData& training = split.training;
   training.files = files;
   training.preferences = options.preferences;
+  training.rated = options.rated;
   training.cached = true;
   FilePacker packer(options, tokenizers);
   Mix trained;
@@ -207,7 +222,7 @@ PreparedData read_data(const std::vector<DataFile>& files, DataOptions options,
 
 std::map<std::string, std::string> metadata_of(const PreparedData& data) {
   std::map<std::string, std::string> metadata{{"source", data.name()}};
-  if (data.preferences) metadata[kDocuments] = kPreferences;
+  if (data.preferences) metadata[kDocuments] = documents_of(data.preferences, data.rated);
   if (!data.tokenizer_name.empty()) metadata["tokenizer"] = data.tokenizer_name;
   if (!data.tokenizer.empty() && data.tokenizer != kByteTokenizer) {
     metadata["tokenizer_hash"] = data.tokenizer;

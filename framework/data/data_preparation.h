@@ -19,6 +19,8 @@ struct DataOptions {
   bool evaluation = false;  // evaluation data, not training data; used in messages
   // Records are preferences; a row holds pairs of documents, the chosen answer before the rejected.
   bool preferences = false;
+  // With `preferences`: each pair is an answer, and one to another prompt after its prompt.
+  bool rated = false;
 };
 
 // Data files as the packed sequences that stages train on.
@@ -33,6 +35,7 @@ struct PreparedData {
   std::vector<std::string> removed = {};  // from the cache, one sentence each
   bool cached = false;                    // read from the cache, nothing was tokenised
   bool preferences = false;               // as in the options
+  bool rated = false;                     // as in the options
 
   std::string name() const { return paths_of(files); }  // for messages
 };

@@ -154,26 +154,35 @@ class FilePacker::Split {
   explicit Split(const DataOptions& options)
       : options_(options), training_(options), evaluation_(options) {}
 
-  // The packer that gets this record. Both answers of a preference are on one side.
-  Packer& side_of(const Record& record) {
+  // Where the document of a record goes.
+  struct Side {
+    Packer* packer;
+    bool undesirable;
+  };
+
+  // The side that gets this record. Both answers of a preference are on one side.
+  Side side_of(const Record& record) {
     if (options_.preferences && std::exchange(rejected_is_next_, !rejected_is_next_)) {
-      return *preferred_;
+      return preferred_;
     }
     ++records_;
     const bool held =
         options_.hold_out > 0 && is_held_out(record, options_.hold_out, options_.seed);
     held_ += held ? 1 : 0;
-    preferred_ = &(held ? evaluation_ : training_).packer();
-    return *preferred_;
+    preferred_ = {&(held ? evaluation_ : training_).packer(), record.undesirable};
+    return preferred_;
   }
 
   // Documents come in the order of the records.
-  void add(Packer& side, Document document) {
-    if (!options_.preferences) return side.add(document);
+  void add(Side side, Document document) {
+    if (!options_.preferences) return side.packer->add(document);
     if (chosen_) {
-      side.add(joined(std::move(*chosen_), document));
+      side.packer->add(joined(std::move(*chosen_), document));
       chosen_.reset();
     } else {
+      if (options_.rated && side.undesirable) {
+        for (std::uint8_t& mark : document.is_target) mark = mark == 0 ? 0 : 2;
+      }
       chosen_ = std::move(document);
     }
   }
@@ -256,7 +265,7 @@ class FilePacker::Split {
   }
 
   const DataOptions& options_;
-  Packer* preferred_ = nullptr;     // what the last chosen answer goes to
+  Side preferred_{};                // what the last chosen answer goes to
   bool rejected_is_next_ = false;   // among the records
   std::optional<Document> chosen_;  // waits for the rejected answer
   Rows training_;
@@ -267,7 +276,7 @@ class FilePacker::Split {
 };
 
 PackedFile FilePacker::pack(const fs::path& source) {
-  RecordReader reader(source, options_.preferences);
+  RecordReader reader(source, options_.preferences, options_.rated);
   if (options_.hold_out > 0 && reader.is_text()) {
     throw store::StoreError(
         store::StoreError::Kind::bad_input,
@@ -286,9 +295,9 @@ PackedFile FilePacker::pack(const fs::path& source) {
 
 void FilePacker::pack_bytes(RecordReader& reader, Split& split) const {
   while (std::optional<Record> record = reader.next()) {
-    Packer& packer = split.side_of(*record);
+    const Split::Side side = split.side_of(*record);
     choose_targets(*record, options_.targets);
-    split.add(packer, ByteTokenizer::document(*record));
+    split.add(side, ByteTokenizer::document(*record));
   }
 }
 
@@ -296,13 +305,13 @@ void FilePacker::pack_tokens(RecordReader& reader, Split& split) {
   if (tokenizer_ == nullptr) tokenizer_ = tokenizers_.start(options_.tokenizer);
   PreparationProgress progress(reader);
   std::vector<Record> batch;
-  std::deque<Packer*> sides;  // the packer of each record that is read and not packed
+  std::deque<Split::Side> sides;  // of each record that is read and not packed
   std::size_t bytes = 0;
   const auto receive = [&] {
     std::size_t tokens = 0;
     for (Document& document : tokenizer_->receive()) {
       tokens += document.tokens.size();
-      split.add(*sides.front(), std::move(document));
+      split.add(sides.front(), std::move(document));
       sides.pop_front();
     }
     progress.show(tokens);
@@ -317,7 +326,7 @@ void FilePacker::pack_tokens(RecordReader& reader, Split& split) {
     bytes += bytes_of(*record);
     if (!reader.is_text() && record->chat.empty() && !tokenizer_->ends_records())
       split.note_missing_end_token();
-    sides.push_back(&split.side_of(*record));
+    sides.push_back(split.side_of(*record));
     batch.push_back(std::move(*record));
     if (bytes >= Tokenizer::kBatchBytes) send();
   }

@@ -17,6 +17,10 @@ PackedRow empty_row(std::int64_t length) {
           std::vector<std::int32_t>(size, -1)};
 }
 
+bool has_target(std::span<const std::uint8_t> marks) {
+  return std::ranges::any_of(marks, [](std::uint8_t mark) { return mark != 0; });
+}
+
 // Rows of one length and the free room of each. A max tree finds the first row with enough room.
 class RoomTree {
  public:
@@ -107,7 +111,7 @@ std::size_t Packer::kept_tokens(const Document& document) {
       return 0;
     case TooLong::truncate: {
       const auto marks = std::span(document.is_target).first(length);
-      const bool learnable = std::ranges::find(marks, 1) != marks.end();
+      const bool learnable = has_target(marks);
       ++(learnable ? long_documents_.truncated : long_documents_.dropped);
       return learnable ? length : 0;
     }
@@ -147,7 +151,7 @@ bool Packer::is_learnt(const Document& document, const Piece& piece) {
   const auto marks = std::span(document.is_target).subspan(piece.from, piece.count);
   const auto learnt = [&](std::size_t from, std::size_t to) {
     const auto part = marks.subspan(from, to - from);
-    return std::ranges::find(part, 1) != part.end();
+    return has_target(part);
   };
   const std::size_t first = std::max<std::size_t>(piece.context, 1);
   if (piece.second == 0) return learnt(first, piece.count);

@@ -12,9 +12,10 @@ namespace strait::data {
 struct Document {
   std::string origin;  // for messages: "data/train.jsonl:17"
   std::vector<std::int32_t> tokens;
-  std::vector<std::uint8_t> is_target;  // one per token
-  bool whole = false;                   // not plain text, which may be cut where a row ends
-  bool last = true;                     // false: the next document continues this text
+  // One per token; 2: a target of an undesirable answer.
+  std::vector<std::uint8_t> is_target;
+  bool whole = false;      // not plain text, which may be cut where a row ends
+  bool last = true;        // false: the next document continues this text
   std::size_t second = 0;  // where the rejected answer's document begins; 0: one document only
 };
 

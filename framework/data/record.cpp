@@ -23,11 +23,6 @@ bool has_value(const nlohmann::json& root, const char* key) {
   return found != root.end() && !found->is_null();
 }
 
-// Whether a label rates an answer: true, false, 1 or 0.
-bool is_rating(const nlohmann::json& label) {
-  return label.is_boolean() || (label.is_number() && (label == 0 || label == 1));
-}
-
 // Refuses data for other kinds of training, because part of it would be trained on unnoticed.
 void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
   constexpr const char* kSupported =
@@ -43,10 +38,11 @@ void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
   const bool answered = root.contains("completion") || root.contains("messages") ||
                         root.contains("conversations") || root.contains("output");
   if (answered && is_rating(root["label"])) {
-    refuse_record(origin,
-                  fmt::format("\"label\" is {}, which rates the answer as preference data does, "
-                              "{}; keep the records with good answers, and leave \"label\" out",
-                              root["label"].dump(), kSupported));
+    refuse_record(
+        origin, fmt::format("\"label\" is {}, which rates the answer as preference data does; set "
+                            "train.preference.loss to \"kto\" to learn it, or keep the records "
+                            "with good answers, and leave \"label\" out",
+                            root["label"].dump()));
   }
   if (!answered) {
     refuse_record(origin, fmt::format("\"label\" makes it a record of classification, {}; write "
@@ -58,83 +54,6 @@ void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
 // A text may be as long as its line.
 constexpr fields::JsonLimits kRecordLimits{
     .depth = 64, .string_bytes = kLongestLine, .values = 1 << 20};
-
-using nlohmann::json;
-using nlohmann::ordered_json;  // keeps the order of keys, which templates show
-
-Record text_answer(const std::string& prompt, const std::string& answer,
-                   const std::string& origin) {
-  Record record;
-  record.origin = origin;
-  record.pieces = {{prompt, false}, {answer, true}};
-  record.whole = true;
-  return record;
-}
-
-// As TRL: up to the first difference, and a space before it belongs to the answers.
-std::size_t common_length(const std::string& chosen, const std::string& rejected) {
-  const auto [end, other] = std::ranges::mismatch(chosen, rejected);
-  auto length = static_cast<std::size_t>(end - chosen.begin());
-  // Not inside of a character.
-  while (length > 0 && length < chosen.size() &&
-         (static_cast<unsigned char>(chosen[length]) & 0xc0U) == 0x80U) {
-    --length;
-  }
-  return length > 0 && chosen[length - 1] == ' ' ? length - 1 : length;
-}
-
-Preference of_texts(const json& root, const std::string& origin) {
-  std::string prompt;
-  std::string chosen = required_string(root, "chosen", origin);
-  std::string rejected = required_string(root, "rejected", origin);
-  if (root.contains("prompt")) {
-    prompt = required_string(root, "prompt", origin);
-  } else {
-    const std::size_t length = common_length(chosen, rejected);
-    prompt = chosen.substr(0, length);
-    chosen.erase(0, length);
-    rejected.erase(0, length);
-  }
-  return {text_answer(prompt, chosen, origin), text_answer(prompt, rejected, origin)};
-}
-
-// The chat of one answer. Only the answer itself is learnt, not what the assistant says before it.
-Record message_answer(const ordered_json& root, const ordered_json& prompt,
-                      const ordered_json& answer, const char* key, const std::string& origin) {
-  ordered_json chat = {{"messages", prompt}};
-  chat["messages"].insert(chat["messages"].end(), answer.begin(), answer.end());
-  for (const char* shared : {"system", "tools"}) {
-    if (root.contains(shared)) chat[shared] = root[shared];
-  }
-  const bool answers = answer.size() == 1 && answer.front().is_object() &&
-                       answer.front().value("role", ordered_json()) == "assistant";
-  if (!answers) {
-    refuse_record(origin, fmt::format("\"{}\" has {} message{} after the prompt, and one of the "
-                                      "role \"assistant\" is expected",
-                                      key, answer.size(), answer.size() == 1 ? "" : "s"));
-  }
-  const std::string text = chat.dump();
-  Record record = message_record(json::parse(text), text, origin);
-  choose_targets(record, Targets::last);
-  return record;
-}
-
-Preference of_messages(const ordered_json& root, const std::string& origin) {
-  ordered_json chosen = root["chosen"];
-  ordered_json rejected = root["rejected"];
-  ordered_json prompt = ordered_json::array();
-  if (root.contains("prompt") && root["prompt"].is_array()) {
-    prompt = root["prompt"];
-  } else {
-    const auto [end, other] = std::ranges::mismatch(chosen, rejected);
-    const auto common = end - chosen.begin();
-    prompt.insert(prompt.end(), chosen.begin(), end);
-    chosen.erase(chosen.begin(), chosen.begin() + common);
-    rejected.erase(rejected.begin(), rejected.begin() + common);
-  }
-  return {message_answer(root, prompt, chosen, "chosen", origin),
-          message_answer(root, prompt, rejected, "rejected", origin)};
-}
 
 }  // namespace
 
@@ -217,6 +136,10 @@ void choose_targets(Record& record, Targets targets) {
   }
 }
 
+bool is_rating(const nlohmann::json& label) {
+  return label.is_boolean() || (label.is_number() && (label == 0 || label == 1));
+}
+
 void refuse_record(const std::string& origin, const std::string& why) {
   throw store::StoreError(store::StoreError::Kind::bad_input, origin + ": " + why);
 }
@@ -246,23 +169,6 @@ std::string required_string(const nlohmann::json& object, const char* key,
                   fmt::format("\"{}\" is {} where a string is expected", key, kind_of(*found)));
   }
   return found->get<std::string>();
-}
-
-Preference parse_preference(std::string_view line, const std::string& origin) {
-  const json root = parse_line(line, origin);
-  const auto form = [&](const char* key) {
-    const auto found = root.is_object() ? root.find(key) : root.end();
-    return found == root.end() ? json::value_t::null : found->type();
-  };
-  const json::value_t type = form("chosen");
-  if ((type != json::value_t::string && type != json::value_t::array) || form("rejected") != type) {
-    refuse_record(origin,
-                  "a preference is an object with \"chosen\" and \"rejected\", two texts or two "
-                  "lists of messages, perhaps after a \"prompt\"; train.preference.loss trains on "
-                  "nothing else");
-  }
-  return type == json::value_t::string ? of_texts(root, origin)
-                                       : of_messages(ordered_json::parse(line), origin);
 }
 
 }  // namespace strait::data

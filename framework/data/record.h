@@ -29,6 +29,7 @@ struct Record {
   // For a text in parts: whether this is its first, and its last part.
   bool first = true;
   bool last = true;
+  bool undesirable = false;  // its answer is to become less likely
 };
 
 // What is to be learnt: the answers (all of a plain text), everything, or the last answer.
@@ -70,16 +71,7 @@ const char* kind_of(const nlohmann::json& value);
 std::string required_string(const nlohmann::json& object, const char* key,
                             const std::string& origin);
 
-// Two answers to one prompt, each as a record whose answer is the target.
-struct Preference {
-  Record chosen;
-  Record rejected;
-};
-
-// Parses a line as TRL writes preferences: "chosen" and "rejected", two texts or two lists of
-// messages, perhaps after a "prompt" of the same form. Without such a prompt, what both begin with
-// is the prompt. Of messages, one of the assistant's has to follow the prompt. "tools" are those of
-// both chats; other keys are ignored. Throws StoreError bad_input that starts with `origin`.
-Preference parse_preference(std::string_view line, const std::string& origin);
+// Whether a label rates an answer: true, false, 1 or 0.
+bool is_rating(const nlohmann::json& label);
 
 }  // namespace strait::data

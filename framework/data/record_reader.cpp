@@ -12,10 +12,11 @@ constexpr std::uint64_t kPiece = 1 << 20;
 
 }  // namespace
 
-RecordReader::RecordReader(const std::filesystem::path& path, bool preferences)
+RecordReader::RecordReader(const std::filesystem::path& path, bool preferences, bool rated)
     : file_(path),
       lines_(path.extension() == ".jsonl" || path.extension() == ".ndjson"),
-      preferences_(preferences) {
+      preferences_(preferences),
+      rated_(rated) {
   if (file_.size() == 0) {
     // An empty file is a mistake, such as an interrupted download, so it is not taken for no
     // records.
@@ -28,26 +29,71 @@ RecordReader::RecordReader(const std::filesystem::path& path, bool preferences)
   throw store::StoreError(
       store::StoreError::Kind::bad_input,
       "{} is one text, and train.preference.loss needs preferences; write them as JSONL "
-      "with a \"prompt\", a \"chosen\" and a \"rejected\" on each line",
-      path.string());
+      "with {} on each line",
+      path.string(),
+      rated_ ? "a \"prompt\", a \"completion\" and a \"label\""
+             : "a \"prompt\", a \"chosen\" and a \"rejected\"");
 }
 
 std::optional<Record> RecordReader::next() {
   if (!lines_) return next_part();
-  if (rejected_) return std::exchange(rejected_, std::nullopt);
-  while (std::optional<std::string> line = next_line()) {
+  while (ready_.empty()) {
+    const std::optional<std::string> line = next_line();
+    if (!line) break;
     if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
     ++records_;
     if (!preferences_) return parse_record(*line, origin());
-    Preference both = parse_preference(*line, origin());
-    rejected_ = std::move(both.rejected);
-    return std::move(both.chosen);
+    parse_pairs(*line);
+  }
+  if (!ready_.empty()) {
+    Record next = std::move(ready_.front());
+    ready_.pop_front();
+    return next;
   }
   if (records_ == 0) {
     throw store::StoreError(store::StoreError::Kind::bad_input,
                             "{} holds no record, only blank lines", file_.path().string());
   }
+  if (!unpaired_.empty()) {
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            "{}: all records have the same prompt, but train.preference.loss = "
+                            "\"kto\" also reads answers to other prompts; add records with others",
+                            file_.path().string());
+  }
   return std::nullopt;
+}
+
+void RecordReader::parse_pairs(const std::string& line) {
+  if (rated_) {
+    for (const Answer& answer : parse_rated(line, origin())) add_rated(answer);
+    return;
+  }
+  const auto [chosen, rejected] = parse_preference(line, origin());
+  add_pair(answer_record(chosen, chosen), answer_record(rejected, rejected));
+}
+
+void RecordReader::add_pair(const Record& first, const Record& second) {
+  ready_.push_back(first);
+  ready_.push_back(second);
+}
+
+void RecordReader::add_rated(const Answer& answer) {
+  if (last_ && last_->is_chat != answer.is_chat) {
+    refuse_record(answer.origin,
+                  fmt::format("the records before it are {}, and this one is not; write all of "
+                              "them in one form",
+                              last_->is_chat ? "lists of messages" : "texts"));
+  }
+  if (last_ && last_->prompt != answer.prompt) other_ = std::move(last_);
+  if (other_) {
+    for (const Answer& one : std::exchange(unpaired_, {})) {
+      add_pair(answer_record(one, one), answer_record(one, answer));
+    }
+    add_pair(answer_record(answer, answer), answer_record(answer, *other_));
+  } else {
+    unpaired_.push_back(answer);
+  }
+  last_ = answer;
 }
 
 std::optional<Record> RecordReader::next_part() {

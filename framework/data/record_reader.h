@@ -1,8 +1,10 @@
 #pragma once
 
+#include <deque>
 #include <optional>
 
 #include "framework/data/data_form.h"
+#include "framework/data/preference_record.h"
 #include "framework/data/record.h"
 #include "framework/store/input_file.h"
 
@@ -16,8 +18,11 @@ class RecordReader {
  public:
   static constexpr std::uint64_t kMaximumLine = kLongestLine;
 
-  // With `preferences` each line is two records, the chosen answer and then the rejected one.
-  explicit RecordReader(const std::filesystem::path& path, bool preferences = false);
+  // With `preferences` each line is two records, the chosen answer and then the rejected one. With
+  // `rated` each answer is two: the answer, and after it that of the nearest record before with
+  // another prompt (at the start of the file: after it).
+  explicit RecordReader(const std::filesystem::path& path, bool preferences = false,
+                        bool rated = false);
 
   std::optional<Record> next();  // nothing: no more records
 
@@ -28,13 +33,21 @@ class RecordReader {
  private:
   std::optional<Record> next_part();
   std::optional<std::string> next_line();
+  // Makes the records of a line, if what they need was read.
+  void parse_pairs(const std::string& line);
+  void add_rated(const Answer& answer);
+  void add_pair(const Record& first, const Record& second);
   void fill();
   std::string origin() const;
 
   store::InputFile file_;
   bool lines_ = false;
   bool preferences_ = false;
-  std::optional<Record> rejected_;  // comes next
+  bool rated_ = false;
+  std::deque<Record> ready_;      // come next
+  std::vector<Answer> unpaired_;  // the first ones, which all have one prompt
+  std::optional<Answer> last_;    // before this record
+  std::optional<Answer> other_;   // the last one before it with another prompt
   std::string buffer_;
   std::size_t position_ = 0;  // in buffer_
   std::uint64_t offset_ = 0;  // in the file, after buffer_

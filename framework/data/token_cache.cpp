@@ -88,7 +88,7 @@ TokenCache::TokenCache(const fs::path& source, const DataOptions& options,
                   static_cast<int>(options.targets), static_cast<int>(rows.too_long),
                   static_cast<int>(rows.packing), rows.overlap);
   if (options.hold_out > 0) key += fmt::format(" {} {}", options.hold_out, options.seed);
-  if (options.preferences) key += " preferences";
+  if (options.preferences) key += options.rated ? " rated" : " preferences";
   key_ = store::hash_text(key);
 }
 

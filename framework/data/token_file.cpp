@@ -69,7 +69,7 @@ std::string fault_of_row(std::span<const std::int32_t> tokens, std::span<const s
   std::int32_t before = 0;
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     if (tokens[t] < 0) return fmt::format("token {} at place {} is negative", tokens[t], t);
-    if (mask[t] > 1) return fmt::format("loss_mask {} at place {} is neither 0 nor 1", mask[t], t);
+    if (mask[t] > 2) return fmt::format("loss_mask {} at place {} is above 2", mask[t], t);
     const std::int32_t document = documents[t];
     if (document < -1) return fmt::format("document {} at place {} is below -1", document, t);
     if (before == -1 && document != -1) {
@@ -235,7 +235,7 @@ std::vector<std::int64_t> TokenFile::targets(store::SampleId sample) const {
   const std::span<const std::uint8_t> mask = loss_mask(sample);
   std::vector<std::int64_t> places;
   for (std::size_t t = 1; t < numbers.size() && numbers[t] != -1; ++t) {
-    if (mask[t] == 1 && numbers[t] == numbers[t - 1]) {
+    if (mask[t] != 0 && numbers[t] == numbers[t - 1]) {
       places.push_back(static_cast<std::int64_t>(t));
     }
   }

@@ -11,7 +11,8 @@ namespace strait::data {
 
 // Packed training rows that were checked. The file is safetensors, and anyone may write one:
 // - input_ids: int32 [rows, row], the tokens, each 0 or more.
-// - loss_mask: uint8 [rows, row], optional: 1 where the token is a target; absent: everywhere.
+// - loss_mask: uint8 [rows, row], optional: 1 where the token is a target, 2 where it is one of an
+//   undesirable answer; absent: 1 everywhere.
 // - document: int32 [rows, row], optional: attention and positions do not cross document numbers.
 //   They are 0 or more and never decrease in a row; -1 marks the padding at the row's end. Absent:
 //   each row is one document without padding.

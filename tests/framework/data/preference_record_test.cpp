@@ -1,9 +1,11 @@
+#include "framework/data/preference_record.h"
+
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "framework/data/data_preparation.h"
-#include "framework/data/record.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"
 
@@ -22,14 +24,15 @@ std::vector<std::string> texts_of(const Record& record) {
 
 void expect_answers(const std::string& line, const std::vector<std::string>& prompt,
                     const std::string& chosen, const std::string& rejected) {
-  const Preference both = parse_preference(line, "f:1");
-  for (const auto& [record, answer] :
-       {std::pair(&both.chosen, &chosen), std::pair(&both.rejected, &rejected)}) {
+  const std::array<Answer, 2> both = parse_preference(line, "f:1");
+  for (std::size_t i = 0; i < both.size(); ++i) {
+    const Record record = answer_record(both[i], both[i]);
     std::vector<std::string> expected = prompt;
-    expected.push_back("[[" + *answer + "]]");
-    EXPECT_EQ(texts_of(*record), expected) << line;
-    EXPECT_TRUE(record->whole);
-    EXPECT_EQ(record->origin, "f:1");
+    expected.push_back("[[" + (i == 0 ? chosen : rejected) + "]]");
+    EXPECT_EQ(texts_of(record), expected) << line;
+    EXPECT_TRUE(record.whole);
+    EXPECT_EQ(record.undesirable, i == 1);
+    EXPECT_EQ(record.origin, "f:1");
   }
 }
 
@@ -56,17 +59,18 @@ TEST(PreferenceRecord, HasTheFormsOfTrl) {
 TEST(PreferenceRecord, LearnsOnlyTheAnswerOfALongerChat) {
   const std::string begin = R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"},)"
                             R"({"role":"user","content":"c"},{"role":"assistant","content":)";
-  const Preference both = parse_preference(
+  const auto [chosen, rejected] = parse_preference(
       R"({"chosen":)" + begin + R"("d"}],"rejected":)" + begin + R"("e"}]})", "f:1");
-  EXPECT_EQ(texts_of(both.rejected),
+  EXPECT_EQ(texts_of(answer_record(rejected, rejected)),
             (std::vector<std::string>{"user: ", "a\n", "assistant: ", "b\n", "user: ", "c\n",
                                       "assistant: ", "[[e\n]]"}));
 }
 
 TEST(PreferenceRecord, RefusesWhatIsNoneWithLine) {
   const auto expect_refused = [](const std::string& line, const std::string& words) {
-    const std::string refusal =
-        refusal_of<store::StoreError>([&] { parse_preference(line, "pairs.jsonl:17"); });
+    const std::string refusal = refusal_of<store::StoreError>([&] {
+      for (const Answer& one : parse_preference(line, "pairs.jsonl:17")) answer_record(one, one);
+    });
     EXPECT_THAT(refusal, testing::StartsWith("pairs.jsonl:17: ")) << line;
     EXPECT_THAT(refusal, testing::HasSubstr(words)) << line;
   };
@@ -172,6 +176,52 @@ TEST_P(PreferenceRows, AreNotTakenForOthers) {
   options_ = {.rows = {.row = 24}};
   EXPECT_THAT(refusal(file), testing::HasSubstr("train.preference.loss is missing"));
   EXPECT_THAT(refusal(lines), testing::HasSubstr("pairs.jsonl:1: \"chosen\" and \"rejected\""));
+}
+
+// Prompt, answer and label of each record, and the answer to another prompt after the same prompt.
+TEST_P(PreferenceRows, RatedAnswersComeWithOnesToOtherPrompts) {
+  options_.preferences = options_.rated = true;
+  const std::string file = write("rated.jsonl", R"({"prompt":"a?","completion":"1","label":true})"
+                                                "\n"
+                                                R"({"prompt":"a?","completion":"2","label":0})"
+                                                "\n"
+                                                R"({"prompt":"b?","chosen":"3","rejected":"4"})");
+  const PreparedSplit split = read(file);
+  const TokenFile& tokens = *split.training.tokens;
+  EXPECT_EQ(pairs_of(tokens), (std::multiset<std::pair<std::string, std::string>>{
+                                  {"a?1", "a?3"}, {"a?2", "a?3"}, {"b?3", "b?2"}, {"b?4", "b?2"}}));
+  std::map<char, int> marks;  // by answer
+  for (std::int64_t row = 0; row < tokens.rows(); ++row) {
+    const store::SampleId sample{row};
+    const auto documents = tokens.documents(sample);
+    for (const std::int64_t place : tokens.targets(sample)) {
+      const auto at = static_cast<std::size_t>(place);
+      if (documents[at] % 2 == 0 && tokens.tokens(sample)[at] != ByteTokenizer::kEnd) {
+        marks[static_cast<char>(tokens.tokens(sample)[at])] = tokens.loss_mask(sample)[at];
+      }
+    }
+  }
+  EXPECT_EQ(marks, (std::map<char, int>{{'1', 1}, {'2', 2}, {'3', 1}, {'4', 2}}));
+  const std::string made = (folder_ / "rated.safetensors").string();
+  place_data(split.training, made);
+  EXPECT_EQ(pairs_of(*read(made).training.tokens), pairs_of(tokens));
+  options_.rated = false;
+  EXPECT_THAT(refusal(made), testing::HasSubstr("has no preferences, which"));
+}
+
+TEST_P(PreferenceRows, RatedAnswersOfAnotherFormAreRefused) {
+  options_.preferences = options_.rated = true;
+  EXPECT_THAT(refusal(write("b.jsonl", R"({"prompt":"a","completion":"b"})")),
+              testing::HasSubstr("b.jsonl:1: a rated answer is an object with"));
+  EXPECT_THAT(refusal(write("c.jsonl", R"({"prompt":"a","completion":"b","label":"good"})")),
+              testing::HasSubstr("a \"label\", true or false"));
+  EXPECT_THAT(refusal(write("d.jsonl", R"({"prompt":"a","completion":"b","label":true})")),
+              testing::HasSubstr("all records have the same prompt"));
+  EXPECT_THAT(
+      refusal(write("e.jsonl", R"({"prompt":"a","completion":"b","label":true})"
+                               "\n"
+                               R"({"prompt":[],"completion":[],"label":true})")),
+      testing::HasSubstr("e.jsonl:2: the records before it are texts, and this one is not"));
 }
 
 INSTANTIATE_TEST_SUITE_P(AllPackings, PreferenceRows,

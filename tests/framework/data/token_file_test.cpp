@@ -130,7 +130,7 @@ TEST(TokenFile, NamesFileRowAndPlaceOfWhatIsWrong) {
   };
   refused([](TokenRows& rows) { rows.input_ids[5] = -3; },
           {"data/train.tokens: row 1: token -3 at place 1"});
-  refused([](TokenRows& rows) { rows.loss_mask[2] = 2; }, {"row 0: loss_mask 2 at place 2"});
+  refused([](TokenRows& rows) { rows.loss_mask[2] = 3; }, {"row 0: loss_mask 3 at place 2"});
   refused([](TokenRows& rows) { rows.document[3] = 0; }, {"row 0: document 0", "must not fall"});
   refused([](TokenRows& rows) { rows.document[7] = 0; }, {"row 1: document 0", "follows padding"});
   refused([](TokenRows& rows) { rows.document[1] = -2; }, {"row 0: document -2"});
