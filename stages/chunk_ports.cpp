@@ -104,6 +104,7 @@ struct LossDownstream::Targets {
   at::Tensor positions;               // int64
   at::Tensor tokens;                  // int64
   std::vector<std::int64_t> lengths;  // by answer
+  std::vector<double> undesirable;    // by answer; 1: it is
   at::Tensor answers;                 // int64
 };
 
@@ -119,13 +120,17 @@ LossDownstream::Targets LossDownstream::targets_of(const Phase& phase,
   for (const codec::Row& row : rows.rows) {
     const auto ids = file.tokens(row.sample);
     const auto documents = file.documents(row.sample);
+    const auto mask = file.loss_mask(row.sample);
     std::int32_t document = -1;
     for (const std::int64_t place : file.targets(row.sample)) {
       const auto at = static_cast<std::size_t>(place);
       positions.push_back(row_start + place - 1);
       tokens.push_back(ids[at]);
       if (preference_.loss == PreferenceLoss::none) continue;
-      if (std::exchange(document, documents[at]) != documents[at]) targets.lengths.push_back(0);
+      if (std::exchange(document, documents[at]) != documents[at]) {
+        targets.lengths.push_back(0);
+        targets.undesirable.push_back(mask[at] == 2 ? 1 : 0);
+      }
       ++targets.lengths.back();
       answers.push_back(std::ssize(targets.lengths) - 1);
     }
@@ -168,8 +173,12 @@ void BatchUpstream::give_gradient(const Phase&, MicroBatch micro_batch, at::Tens
 }
 
 LossDownstream::LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source,
-                               const PreferenceOptions& preference)
-    : head_(head), gradients_(gradients), source_(source), preference_(preference) {
+                               const PreferenceOptions& preference, ReferenceValues* references)
+    : head_(head),
+      gradients_(gradients),
+      source_(source),
+      preference_(preference),
+      references_(references) {
   // The loss adds these gradients in its forward, so autograd never reports them.
   gradients_.added_before_backward(head_.projection().weight);
   if (head_.projection().bias.defined()) {
@@ -197,11 +206,8 @@ void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
   if (prefers) {
     const at::Tensor sums = sums_of_answers(
         kernels::log_probabilities(projection, chosen, targets.tokens), targets.lengths);
-    if (phase.reference != Phase::Reference::none) {
-      references_.insert_or_assign(micro_batch, sums);
-      return;
-    }
-    weights = prefer(micro_batch, targets, sums);
+    if (phase.reference != Phase::Reference::none) return keep_reference(phase, flow.rows, sums);
+    weights = prefer(phase, flow.rows, targets, sums);
   }
   tokens_ += flow.rows.tokens();
   if (!phase.training) {
@@ -234,16 +240,34 @@ void LossDownstream::add_loss(const at::Tensor& sums) {
   loss_sums_ = loss_sums_.defined() ? loss_sums_.add_(sums) : sums;
 }
 
-at::Tensor LossDownstream::prefer(MicroBatch micro_batch, const Targets& targets,
-                                  const at::Tensor& sums) {
-  if (targets.lengths.empty()) return {};  // an evaluation's last micro-batches may have no rows
-  at::Tensor reference;
-  if (preference_.loss == PreferenceLoss::dpo) {
-    reference = std::move(references_.extract(micro_batch).mapped());
+void LossDownstream::keep_reference(const Phase& phase, const codec::Rows& rows,
+                                    const at::Tensor& sums) {
+  const at::Tensor read = sums.cpu();
+  const auto* next = read.const_data_ptr<double>();
+  for (const codec::Row& row : rows.rows) {
+    const auto* const end = next + row.documents.size();
+    references_->put(phase, row.sample, {next, end});
+    next = end;
   }
-  const at::Tensor lengths =
-      kernels::on_device(at::tensor(targets.lengths, at::kDouble), sums.device());
-  const PreferenceResult result = preference_loss(preference_, sums, lengths, reference);
+}
+
+at::Tensor LossDownstream::prefer(const Phase& phase, const codec::Rows& rows,
+                                  const Targets& targets, const at::Tensor& sums) {
+  if (targets.lengths.empty()) return {};  // an evaluation's last micro-batches may have no rows
+  const auto there = [&](const auto& values) {
+    return kernels::on_device(at::tensor(values, at::kDouble), sums.device());
+  };
+  at::Tensor reference;
+  if (references_ != nullptr) {
+    std::vector<double> values;
+    for (const codec::Row& row : rows.rows) {
+      const std::vector<double>& known = references_->of(phase, row.sample);
+      values.insert(values.end(), known.begin(), known.end());
+    }
+    reference = there(values);
+  }
+  const PreferenceResult result = preference_loss(preference_, sums, there(targets.lengths),
+                                                  reference, there(targets.undesirable));
   add_loss(result.sums);
   return result.weights.to(at::kFloat).index_select(0, targets.answers);
 }

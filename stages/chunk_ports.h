@@ -7,6 +7,7 @@
 #include "stages/link_tie.h"
 #include "stages/ports.h"
 #include "stages/preference.h"
+#include "stages/reference_values.h"
 
 namespace strait::stages {
 
@@ -102,11 +103,12 @@ class BatchUpstream final : public Upstream {
 // The lower end of a pipeline: the LM head's projection and the loss, in one fused pass that never
 // holds all logits. Its input is the normalised hidden state. In training, give() computes the
 // gradient of the input and adds that of the projection. Preferences take a second product, because
-// the weight of a token depends on the whole of both answers; a reference phase gives those of dpo.
+// the weight of a token depends on the whole of both answers; a reference phase gives its values to
+// `references`, which is null for losses without a reference.
 class LossDownstream final : public Downstream {
  public:
   LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source,
-                 const PreferenceOptions& preference);
+                 const PreferenceOptions& preference, ReferenceValues* references = nullptr);
 
   void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
   at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
@@ -122,20 +124,22 @@ class LossDownstream final : public Downstream {
 
   Targets targets_of(const Phase& phase, const codec::Rows& rows) const;
   void add_loss(const at::Tensor& sums);
+  void keep_reference(const Phase& phase, const codec::Rows& rows, const at::Tensor& sums);
   // Adds the losses of a micro-batch of preferences, and returns the weight of each target.
-  at::Tensor prefer(MicroBatch micro_batch, const Targets& targets, const at::Tensor& sums);
+  at::Tensor prefer(const Phase& phase, const codec::Rows& rows, const Targets& targets,
+                    const at::Tensor& sums);
 
   models::Head& head_;
   Gradients& gradients_;
   const BatchSource& source_;
   PreferenceOptions preference_;
+  ReferenceValues* references_;
   at::Tensor loss_sums_;            // float64, on the device; undefined: zero
   std::int64_t tokens_ = 0;         // of the rows in this pass
   std::optional<Phase> reported_;   // this pass is finished; its report may be collected again
   store::Step counted_step_{};      // the step of target_tokens_
   std::int64_t target_tokens_ = 0;  // over all micro-batches and replicas
   std::map<MicroBatch, at::Tensor> gradients_ready_;
-  std::map<MicroBatch, at::Tensor> references_;  // of the phase that follows; sums of answers
 };
 
 }  // namespace strait::stages

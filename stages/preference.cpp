@@ -19,15 +19,23 @@ at::Tensor odds_loss(const at::Tensor& means, double beta) {
   return -chosen(means) - beta * at::log_sigmoid(difference(means) - difference(log_rest));
 }
 
+// How far the reward of each rated answer is on its side of the KL term.
+at::Tensor rated_margins(const at::Tensor& ratios, const at::Tensor& undesirable, double beta) {
+  const at::Tensor divergence = rejected(ratios).detach().mean().clamp_min(0);
+  return beta * (1 - 2 * chosen(undesirable)) * (chosen(ratios) - divergence);
+}
+
 }  // namespace
 
 PreferenceResult preference_loss(const PreferenceOptions& options, const at::Tensor& sums,
-                                 const at::Tensor& lengths, const at::Tensor& reference) {
+                                 const at::Tensor& lengths, const at::Tensor& reference,
+                                 const at::Tensor& undesirable) {
   const at::AutoGradMode with_grad(true);
   const at::Tensor leaf = sums.detach().requires_grad_();
-  const bool is_relative = options.loss == PreferenceLoss::dpo;
-  const at::Tensor rewards = is_relative ? leaf - reference : leaf / lengths;
-  const at::Tensor margins = options.beta * difference(rewards);
+  const at::Tensor rewards = has_reference(options.loss) ? leaf - reference : leaf / lengths;
+  const at::Tensor margins = options.loss == PreferenceLoss::kto
+                                 ? rated_margins(rewards, undesirable, options.beta)
+                                 : options.beta * difference(rewards);
   at::Tensor losses;
   switch (options.loss) {
     case PreferenceLoss::orpo:
@@ -39,6 +47,12 @@ PreferenceResult preference_loss(const PreferenceOptions& options, const at::Ten
     case PreferenceLoss::dpo:
       losses = -at::log_sigmoid(margins);
       break;
+    case PreferenceLoss::kto: {
+      const at::Tensor bad = chosen(undesirable);
+      losses = (options.desirable_weight * (1 - bad) + options.undesirable_weight * bad) *
+               (1 - margins.sigmoid());
+      break;
+    }
     case PreferenceLoss::none:
       TORCH_INTERNAL_ASSERT(false, "pairs of answers without a loss");
   }

@@ -1,8 +1,10 @@
 #include "stages/stage.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "framework/data/sample_order.h"
+#include "framework/store/store_error.h"
 #include "kernels/random.h"
 #include "models/initialize.h"
 #include "models/model_description.h"
@@ -31,6 +33,10 @@ Stage::Stage(const StageOptions& options)
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].upper = make_boundary(options.chunks[i], BoundarySide::receiver);
     slots_[i].lower = make_boundary(options.chunks[i], BoundarySide::sender);
+  }
+  if (options.loop.reference) {
+    references_ = std::make_unique<ReferenceValues>(
+        sample_order_options(options.batch, options.training_rows));
   }
 }
 
@@ -198,7 +204,7 @@ void Stage::connect_downstream(std::size_t slot, ChunkLinks& links, trace::SpanL
     TORCH_INTERNAL_ASSERT(mine.model->head() != nullptr,
                           "the last stage of a pipeline has no LM head");
     mine.downstream = std::make_unique<LossDownstream>(*mine.model->head(), *gradients_, *source_,
-                                                       options_.preference);
+                                                       options_.preference, references_.get());
   }
 }
 
@@ -293,69 +299,36 @@ std::vector<BoundaryTraffic> Stage::traffic() const {
 }
 
 store::Step Stage::run(StageObserver& observer, SaveCheckpoint save, SaveCheckpoint keep) {
-  StageParts parts{slots_,      below(),     parameters_,  parameter_indices_,
-                   *gradients_, *optimizer_, *sync_,       *source_,
-                   tie_.get(),  waits_,      boundaries(), *snapshot_memory_};
+  StageParts parts{slots_,           below(),           parameters_, parameter_indices_,
+                   *gradients_,      *optimizer_,       *sync_,      *source_,
+                   tie_.get(),       references_.get(), waits_,      boundaries(),
+                   *snapshot_memory_};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer,
                  {std::move(save), std::move(keep)});
+  if (options_.loop.reference_first && !references_->is_complete(options_.loop.evaluate)) {
+    compare_with_reference(loop);
+  }
   return loop.run();
 }
 
-// ---- Checkpoints.
-
-std::vector<tensors::NamedTensor> Stage::saved_tensors() const {
-  std::vector<tensors::NamedTensor> tensors = sync_->saved_tensors();
-  // Frozen weights are equal on all replicas, so one of them saves their hashes.
-  if (options_.batch.replica != sync_->members().members.front()) return tensors;
-  if (frozen_hashes_.empty()) append_hashes(frozen_, frozen_hashes_);
-  tensors.insert(tensors.end(), frozen_hashes_.begin(), frozen_hashes_.end());
-  return tensors;
-}
-
-Stage::Snapshots Stage::snapshot(store::Step steps) {
-  Snapshots taken;
-  // Only the first replica saves the weights that all agree on.
-  std::set<std::string> weights;
-  for (const tensors::NamedTensor& tensor : model()) weights.insert(tensor.name);
-  std::vector<tensors::NamedTensor> tensors = saved_tensors();
-  // The order of the file, so that the writer reads the snapshot from start to end.
-  std::ranges::sort(tensors, {}, [&](const tensors::NamedTensor& one) {
-    return std::tuple(!weights.contains(one.name), -one.tensor.element_size(), one.name);
-  });
-  taken.weights = static_cast<std::size_t>(
-      std::ranges::count_if(tensors, [&](const auto& one) { return weights.contains(one.name); }));
-  taken.state = std::make_shared<tensors::Snapshot>(std::move(tensors), snapshot_memory_);
-  for (Boundary* boundary : boundaries()) {
-    for (Boundary::CacheSnapshot& cache : boundary->cache_snapshots(steps)) {
-      taken.caches.push_back(std::move(cache));
-    }
+void Stage::compare_with_reference(StageLoop& loop) {
+  if (number(options_.loop.first) > 0) {
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        "the checkpoint lacks what train.preference.loss compares with: the log-probabilities of "
+        "the model before training; start a new run, from the exported model of this one");
   }
-  return taken;
-}
-
-void Stage::Snapshots::close() const {
-  state->close();
-  for (const auto& [prefix, cache] : caches) cache->close();
-}
-
-void Stage::restore(const ReadTensor& read, const HasTensor& has, bool exact) {
-  check_hashes(frozen_, read);
-  sync_->restore(read, has, exact);
-}
-
-std::vector<tensors::NamedTensor> Stage::saved_caches() const {
-  std::vector<tensors::NamedTensor> tensors;
-  for (const Boundary* boundary : boundaries()) {
-    for (tensors::NamedTensor& tensor : boundary->saved_cache())
-      tensors.push_back(std::move(tensor));
+  if (!load_reference_) return loop.play_references();
+  // The buffers of gradients hold the weights meanwhile: they are as large, and not in use yet.
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i].owned) continue;
+    (*gradients_)[i].copy_(parameters_[i].value);
+    load_reference_(parameters_[i]);
   }
-  return tensors;
-}
-
-void Stage::restore_caches(const ReadTensor& read, const HasTensor& has) {
-  for (const ChunkSlot& slot : slots_) {
-    slot.upper->restore_cache(read, has);
-    slot.lower->restore_cache(read, has);
+  loop.play_references();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].owned) parameters_[i].value.copy_((*gradients_)[i]);
   }
 }
 

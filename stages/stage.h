@@ -35,6 +35,11 @@ class Stage {
   AdamW& optimizer() { return *optimizer_; }
   const WaitClock& waits() const { return waits_; }
   const std::string& group_text() const { return sync_->group_text(); }
+  // The model that answers are compared with, where it is neither the model that training begins
+  // with nor that model without adapters: `load` assigns its value to a parameter. Before run().
+  void set_reference(std::function<void(const models::Parameter&)> load) {
+    load_reference_ = std::move(load);
+  }
   // Called once before run(). On a first stage `requests` is called in every consensus round.
   void connect(StageLinks links, const StageData& data, std::function<Requests()> requests);
 
@@ -103,6 +108,8 @@ class Stage {
   ReaderTie* connect_tie(std::unique_ptr<net::Link> link);
   LinkTieOptions tie_options(const BoundaryOptions& boundary) const;
   Downstream& below() const;
+  // Computes the values of the reference model for all rows.
+  void compare_with_reference(StageLoop& loop);
 
   StageOptions options_;
   WaitClock waits_;
@@ -121,6 +128,8 @@ class Stage {
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<ReplicaSync> sync_;
+  std::unique_ptr<ReferenceValues> references_;  // null without a reference
+  std::function<void(const models::Parameter&)> load_reference_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<StepDecider> decider_;  // null except on a first stage
   std::unique_ptr<WeightTie> tie_;        // null if this stage has no tied weight

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "kernels/squared_norm.h"
+#include "stages/step_decision.h"
 
 namespace strait::stages {
 namespace {
@@ -37,23 +38,6 @@ std::vector<double> read_together(const at::Tensor& first, const at::Tensor& las
   const at::Tensor read = all.cpu();
   const auto* values = read.const_data_ptr<double>();
   return {values, values + read.numel()};
-}
-
-trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate,
-                              bool preferences) {
-  trace::StepMetrics metrics;
-  metrics.loss = decision.loss;
-  if (preferences) {
-    metrics.margin = decision.margin;
-    metrics.accuracy = decision.accuracy;
-  }
-  metrics.grad_norm = decision.gradient_norm;
-  metrics.learning_rate = learning_rate;
-  metrics.tokens = decision.tokens;
-  metrics.targets = decision.target_tokens;
-  metrics.skipped = decision.skip;
-  metrics.own_rows = decision.own;
-  return metrics;
 }
 
 }  // namespace
@@ -108,7 +92,7 @@ StepDecision StageLoop::train(store::Step step) {
   const double waited = parts_.waits.read().total;
   const double waited_for_tie = parts_.tie == nullptr ? 0 : parts_.tie->waited_seconds();
   const Phase phase{step, true};
-  if (options_.reference) play_reference(step, Phase::Reference::training);
+  play_reference(step, Phase::Reference::training);
   parts_.gradients.clear();
   parts_.sync.gradient_begins(step);
   play(phase, training_);
@@ -160,14 +144,14 @@ StepDecision StageLoop::evaluate(store::Step steps) {
   }
   // Repeated after an eviction, because the shards of the evaluation change.
   do {
-    if (options_.reference) play_reference(steps, Phase::Reference::evaluation);
+    play_reference(steps, Phase::Reference::evaluation);
     parts_.sync.show_model(steps);
     play(phase, evaluation_);
     parts_.sync.hide_model();
     decision = exchange(report(phase));
     agreement_.regroup(decision);
   } while (decision.retry);
-  observer_.evaluated(decision);
+  observer_.evaluated(decision, parts_.source.preferences());
   options_.early_stop.evaluated(decision.loss);
   decision.stop = decision.stop || options_.early_stop.is_due();
   return decision;
@@ -219,13 +203,27 @@ void StageLoop::play(const Phase& phase, const schedules::ActionList& actions) {
 }
 
 void StageLoop::play_reference(store::Step step, Phase::Reference samples) {
+  if (!options_.reference) return;
+  ReferenceValues& references = *parts_.references;
   const Phase phase{step, false, samples};
-  if (samples == Phase::Reference::evaluation) return play(phase, evaluation_);
-  schedules::ActionList forwards;
-  std::ranges::copy_if(
-      training_, std::back_inserter(forwards),
-      [](const schedules::Action& action) { return action.work == schedules::Work::forward; });
-  play(phase, forwards);
+  if (phase.reads_training() ? references.has(step) : references.has_evaluation()) return;
+  if (phase.reads_training()) {
+    schedules::ActionList forwards;
+    std::ranges::copy_if(
+        training_, std::back_inserter(forwards),
+        [](const schedules::Action& action) { return action.work == schedules::Work::forward; });
+    play(phase, forwards);
+  } else {
+    play(phase, evaluation_);
+  }
+  references.played(phase);
+}
+
+void StageLoop::play_references() {
+  for (std::int64_t step = 0; step < parts_.references->epoch_steps(); ++step) {
+    play_reference(store::Step{step}, Phase::Reference::training);
+  }
+  if (options_.evaluate) play_reference(options_.first, Phase::Reference::evaluation);
 }
 
 void StageLoop::act(const Phase& phase, const schedules::Action& action) {
@@ -298,6 +296,10 @@ void StageLoop::shard_evaluation() {
   if (options_.evaluation_shard) {
     evaluation_ = options_.evaluation_shard(members.count(), members.mine);
   }
+  if (options_.reference && sharded_ && *sharded_ != members.members) {
+    parts_.references->evaluation_changed();
+  }
+  sharded_ = members.members;
 }
 
 void StageLoop::update(store::Step step, const StepDecision& decision, double rate) {

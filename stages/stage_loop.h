@@ -10,6 +10,7 @@
 #include "stages/chunk.h"
 #include "stages/gradients.h"
 #include "stages/ports.h"
+#include "stages/reference_values.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_observer.h"
 #include "stages/step_agreement.h"
@@ -26,7 +27,11 @@ struct LoopOptions {
   std::int64_t memory_every = 0;      // steps; 0: no checkpoints in memory
   bool evaluate = false;              // there is evaluation data
   trace::EarlyStop early_stop{};      // with what the evaluations before `first` have shown
-  bool reference = false;             // forwards without adapters come before every pass
+  // Answers are compared with a reference model. Its forwards come before the first pass that needs
+  // their values; with `reference_first` all of them before the first step, because the model that
+  // trains does not contain the reference.
+  bool reference = false;
+  bool reference_first = false;
   LearningRateOptions learning_rate;
   // The actions of an evaluation that is sharded over this many replicas, for shard `index`. Needed
   // if the membership may change.
@@ -78,7 +83,8 @@ struct StageParts {
   AdamW& optimizer;
   ReplicaSync& sync;
   BatchSource& source;
-  WeightTie* tie;  // null if this stage has no tied weight
+  WeightTie* tie;               // null if this stage has no tied weight
+  ReferenceValues* references;  // null: LoopOptions::reference is false
   WaitClock& waits;
   std::vector<Boundary*> boundaries;  // connected ones, by slot, upper first
   const tensors::SnapshotMemory& snapshot_memory;
@@ -96,6 +102,8 @@ class StageLoop {
   // skipped step is never saved, because its loss or gradient was not finite; a checkpoint that is
   // due then follows the next update.
   store::Step run();
+  // Plays the forwards of the reference for all rows of this replica.
+  void play_references();
 
  private:
   StepDecision train(store::Step step);
@@ -107,6 +115,7 @@ class StageLoop {
   double take_checkpoint_seconds();
 
   void play(const Phase& phase, const schedules::ActionList& actions);
+  // Unless its values are known.
   void play_reference(store::Step step, Phase::Reference samples);
   void act(const Phase& phase, const schedules::Action& action);
   // The norms of this stage, with the report of all stages below it.
@@ -125,6 +134,7 @@ class StageLoop {
   schedules::ActionList evaluation_;
   LoopOptions options_;
   MicroBatch last_micro_batch_{};
+  std::optional<std::vector<std::uint32_t>> sharded_;  // replicas that share evaluations
   StageObserver& observer_;
   CheckpointTargets targets_;
   const StepAgreement agreement_;

@@ -31,7 +31,7 @@ class StageObserver {
   virtual void before(const Phase& phase, const schedules::Action& action) = 0;
   virtual void after(const Phase& phase, const schedules::Action& action) = 0;
   virtual void trained(const StepSummary& summary) = 0;
-  virtual void evaluated(const StepDecision& decision) = 0;
+  virtual void evaluated(const StepDecision& decision, bool preferences) = 0;
 };
 
 }  // namespace strait::stages

@@ -50,6 +50,23 @@ void scale_norms(StepReport& report, double factor) {
   for (SquaredNorm& norm : report.squared_norms) norm.value *= factor * factor;
 }
 
+trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate,
+                              bool preferences) {
+  trace::StepMetrics metrics;
+  metrics.loss = decision.loss;
+  if (preferences) {
+    metrics.margin = decision.margin;
+    metrics.accuracy = decision.accuracy;
+  }
+  metrics.grad_norm = decision.gradient_norm;
+  metrics.learning_rate = learning_rate;
+  metrics.tokens = decision.tokens;
+  metrics.targets = decision.target_tokens;
+  metrics.skipped = decision.skip;
+  metrics.own_rows = decision.own;
+  return metrics;
+}
+
 double own_divisor_factor(std::int64_t configured_tokens, std::int64_t own_tokens) {
   if (own_tokens <= 0) return 1;
   return static_cast<double>(configured_tokens) / static_cast<double>(own_tokens);

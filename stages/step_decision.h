@@ -1,5 +1,6 @@
 #pragma once
 
+#include "framework/trace/step_metrics.h"
 #include "stages/batch_source.h"
 #include "stages/replica_sync.h"
 #include "stages/step_consensus.h"
@@ -26,6 +27,9 @@ double correct_divisor(StepReport& report, std::int64_t configured_tokens,
 
 // The norms after gradients are multiplied by `factor`.
 void scale_norms(StepReport& report, double factor);
+
+// What a decision says of the step.
+trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate, bool preferences);
 
 // External requests to a run, as known to a first stage.
 struct Requests {

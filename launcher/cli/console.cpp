@@ -221,8 +221,11 @@ void Console::plain_step(const run::StepLine& line, const std::string& text) {
 void Console::evaluated(const run::Evaluated& evaluated) {
   if (is(Style::json)) return json(run::event_of(evaluated));
   evaluation_ = fmt::format("evaluation {:.4g}", evaluated.loss);
+  std::string over = base::counted(evaluated.tokens, evaluated.margin ? "record" : "token");
+  if (evaluated.margin) over += fmt::format(", margin {:.4g}", *evaluated.margin);
+  if (evaluated.accuracy) over += fmt::format(", accuracy {:.3g}", *evaluated.accuracy);
   lasting(fmt::format("evaluation at step {}: loss {:.4g} over {}", store::number(evaluated.step),
-                      evaluated.loss, base::counted(evaluated.tokens, "token")));
+                      evaluated.loss, over));
 }
 
 void Console::checkpointed(store::Step step) {

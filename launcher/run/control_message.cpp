@@ -39,6 +39,7 @@ void describe(auto& f, fields::Is<StepDone> auto& m) {
 }
 void describe(auto& f, fields::Is<Evaluated> auto& m) {
   f("step", m.step), f("loss", m.loss), f("tokens", m.tokens);
+  f("margin", m.margin), f("accuracy", m.accuracy);
 }
 void describe(auto& f, fields::Is<ShardsWritten> auto& m) {
   f("step", m.step), f("files", m.files), f("epoch", m.epoch);

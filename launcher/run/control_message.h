@@ -63,7 +63,10 @@ struct StepDone : trace::StepMetrics {
 struct Evaluated {
   store::Step step{};
   double loss = 0;
-  std::int64_t tokens = 0;
+  std::int64_t tokens = 0;  // of preferences the pairs or rated answers
+  // Of preferences only.
+  std::optional<double> margin = {};
+  std::optional<double> accuracy = {};
 };
 
 struct Event {

@@ -25,10 +25,13 @@ RunEvent standstill_event(const std::string& why) {
 RunEvent stopping_event(bool now) { return {"stopping", {{"now", now}}}; }
 
 RunEvent event_of(const Evaluated& evaluated) {
-  return {"evaluated",
-          {{"step", store::number(evaluated.step)},
-           {"loss", evaluated.loss},
-           {"tokens", evaluated.tokens}}};
+  RunEvent event{"evaluated",
+                 {{"step", store::number(evaluated.step)},
+                  {"loss", evaluated.loss},
+                  {"tokens", evaluated.tokens}}};
+  if (evaluated.margin) event.fields["margin"] = *evaluated.margin;
+  if (evaluated.accuracy) event.fields["accuracy"] = *evaluated.accuracy;
+  return event;
 }
 
 RunEvent event_of(const ReplicasAbsent& absent) {

@@ -348,12 +348,16 @@ void StageReporter::report_resends(const run::StepDone& done) {
   }
 }
 
-void StageReporter::evaluated(const stages::StepDecision& decision) {
+void StageReporter::evaluated(const stages::StepDecision& decision, bool preferences) {
   ++finished_actions_;
   // Every stage has the result, but only the first one reports it.
-  if (process_.stage == 0) {
-    control_.send(run::Evaluated{decision.step, decision.loss, decision.target_tokens});
+  if (process_.stage != 0) return;
+  run::Evaluated evaluated{decision.step, decision.loss, decision.target_tokens};
+  if (preferences) {
+    evaluated.margin = decision.margin;
+    evaluated.accuracy = decision.accuracy;
   }
+  control_.send(evaluated);
 }
 
 }  // namespace strait::worker

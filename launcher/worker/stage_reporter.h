@@ -63,7 +63,7 @@ class StageReporter final : public stages::StageObserver {
   void before(const stages::Phase& phase, const schedules::Action& action) override;
   void after(const stages::Phase& phase, const schedules::Action& action) override;
   void trained(const stages::StepSummary& summary) override;
-  void evaluated(const stages::StepDecision& decision) override;
+  void evaluated(const stages::StepDecision& decision, bool preferences) override;
 
  private:
   using Traffic = std::map<Carries, std::uint64_t>;  // bytes sent so far

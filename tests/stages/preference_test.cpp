@@ -70,6 +70,42 @@ TEST(PreferenceLoss, IsFiniteForACertainAnswer) {
   EXPECT_TRUE(result.weights.isfinite().all().item<bool>());
 }
 
+// The package TRL: a KL term of the whole batch, then 1 - sigmoid on either side of it.
+TEST(PreferenceLoss, OfKtoIsThatOfThePackage) {
+  const at::Tensor sums = values({-6.0, -7.0, -1.0, -2.5, -3.0, -4.0});
+  const at::Tensor reference = values({-5.0, -8.0, -2.0, -2.0, -3.5, -6.0});
+  const at::Tensor undesirable = values({0, 0, 1, 0, 0, 0});
+  const at::Tensor lengths = values({1, 1, 1, 1, 1, 1});
+  PreferenceOptions options{PreferenceLoss::kto, 0.4};
+  options.desirable_weight = 1.5;
+  options.undesirable_weight = 0.7;
+  const auto loss = [&](const at::Tensor& at) {
+    return preference_loss(options, at, lengths, reference, undesirable).sums[0].item<double>();
+  };
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const double divergence = (1.0 - 0.5 + 2.0) / 3;
+  const double margins[] = {0.4 * (-1 - divergence), 0.4 * (divergence - 1),
+                            0.4 * (0.5 - divergence)};
+  EXPECT_NEAR(loss(sums),
+              1.5 * (1 - sigmoid(margins[0])) + 0.7 * (1 - sigmoid(margins[1])) +
+                  1.5 * (1 - sigmoid(margins[2])),
+              1e-12);
+  const PreferenceResult result = preference_loss(options, sums, lengths, reference, undesirable);
+  EXPECT_NEAR(result.sums[1].item<double>(), margins[0] + margins[1] + margins[2], 1e-12);
+  EXPECT_EQ(result.sums[2].item<double>(), 0) << "all are on the wrong side";
+  for (std::int64_t i = 0; i < 6; i += 2) {
+    at::Tensor more = sums.clone();
+    more[i] += 1e-6;
+    EXPECT_NEAR(-result.weights[i].item<double>(), (loss(more) - loss(sums)) / 1e-6, 1e-6);
+    EXPECT_EQ(result.weights[i + 1].item<double>(), 0) << "the KL term has no gradient";
+  }
+  // A negative mean is no divergence.
+  const at::Tensor below = values({-6.0, -9.0, -1.0, -2.5, -3.0, -9.0});
+  EXPECT_NEAR(
+      preference_loss(options, below, lengths, reference, undesirable).sums[1].item<double>(),
+      0.4 * (-1 - 1 + 0.5), 1e-12);
+}
+
 std::shared_ptr<const models::Lora> adapters() {
   models::Lora lora;
   lora.rank = 2;
@@ -82,36 +118,90 @@ RunSettings settings_of(PreferenceLoss loss) {
   settings.evaluate = true;
   settings.dropout = 0.1;
   settings.tied = false;
-  if (loss == PreferenceLoss::dpo) settings.lora = adapters();
+  if (has_reference(loss)) settings.lora = adapters();
   return settings;
 }
 
+void expect_same_bits(const RunSettings& one) {
+  const RunResult whole = run_stages(one);
+  ASSERT_TRUE(whole.errors.empty()) << whole.errors.front();
+  ASSERT_NE(whole.losses.back(), whole.losses.front()) << "nothing was learnt";
+  RunSettings split = one;
+  split.blocks = {{0, 1}, {2, 3}};
+  split.recompute = true;
+  expect_same_run(whole, run_stages(split), "two stages");
+  split.blocks = {{0, 0}, {1, 1}, {2, 3}};
+  split.recompute = false;
+  split.schedule = "zero_bubble";
+  expect_same_run(whole, run_stages(split), "three stages");
+  RunSettings until = split;
+  until.evaluate = false;
+  until.stop_at = 8;
+  const RunResult stopped = run_stages(until);
+  ASSERT_EQ(stopped.steps, 8);
+  split.evaluate = false;
+  RunSettings through = one;
+  through.evaluate = false;
+  expect_same_run(run_stages(through),
+                  joined(stopped, run_stages(split, stopped.saved, stopped.steps)), "resumed");
+}
+
+// With adapters, and of losses with a reference also without them: then it is the first model.
 TEST(Preferences, SplitsAndResumesGiveTheSameBits) {
   for (const PreferenceLoss loss :
-       {PreferenceLoss::orpo, PreferenceLoss::simpo, PreferenceLoss::dpo}) {
-    const RunSettings one = settings_of(loss);
-    const RunResult whole = run_stages(one);
-    ASSERT_TRUE(whole.errors.empty()) << whole.errors.front();
-    ASSERT_NE(whole.losses.back(), whole.losses.front()) << "nothing was learnt";
-    RunSettings split = one;
-    split.blocks = {{0, 1}, {2, 3}};
-    split.recompute = true;
-    expect_same_run(whole, run_stages(split), "two stages");
-    split.blocks = {{0, 0}, {1, 1}, {2, 3}};
-    split.recompute = false;
-    split.schedule = "zero_bubble";
-    expect_same_run(whole, run_stages(split), "three stages");
-    RunSettings until = split;
-    until.evaluate = false;
-    until.stop_at = 8;
-    const RunResult stopped = run_stages(until);
-    ASSERT_EQ(stopped.steps, 8);
-    split.evaluate = false;
-    RunSettings through = one;
-    through.evaluate = false;
-    expect_same_run(run_stages(through),
-                    joined(stopped, run_stages(split, stopped.saved, stopped.steps)), "resumed");
+       {PreferenceLoss::orpo, PreferenceLoss::simpo, PreferenceLoss::dpo, PreferenceLoss::kto}) {
+    RunSettings settings = settings_of(loss);
+    expect_same_bits(settings);
+    if (settings.lora == nullptr) continue;
+    settings.lora = nullptr;
+    settings.tied = true;
+    expect_same_bits(settings);
   }
+}
+
+// Forwards of the reference, one for each micro-batch of a row's first visit.
+std::size_t reference_forwards(RunSettings settings, const Tensors& from = {},
+                               std::int64_t first = 0) {
+  std::size_t count = 0;
+  settings.before = [&](Stage&, std::size_t, const Phase& phase, const schedules::Action&) {
+    count += phase.reference == Phase::Reference::training ? 1 : 0;
+  };
+  const RunResult run = run_stages(settings, from, first);
+  EXPECT_TRUE(run.errors.empty()) << run.errors.front();
+  return count;
+}
+
+TEST(Preferences, ReferenceValuesAreComputedOnce) {
+  for (const bool whole_model : {false, true}) {
+    RunSettings settings = settings_of(PreferenceLoss::dpo);
+    if (whole_model) settings.lora = nullptr;
+    settings.evaluate = false;
+    settings.steps = 2;
+    const std::size_t all = reference_forwards(settings);
+    settings.steps = 20;
+    const std::size_t longer = reference_forwards(settings);
+    settings.steps = 40;
+    EXPECT_EQ(reference_forwards(settings), longer) << "a later epoch computed them again";
+    EXPECT_EQ(whole_model, all == longer) << "only what the steps need, unless the model changes";
+    settings.steps = 20;
+    const RunResult run = run_stages(settings);
+    settings.steps = 24;
+    EXPECT_EQ(reference_forwards(settings, run.saved, 20), 0U) << "they are in the checkpoint";
+  }
+}
+
+TEST(Preferences, WithoutTheirReferenceAWholeModelIsNotResumed) {
+  RunSettings settings = settings_of(PreferenceLoss::kto);
+  settings.lora = nullptr;
+  settings.evaluate = false;
+  RunResult run = run_stages(settings);
+  std::erase_if(run.saved, [](const auto& one) { return one.first.starts_with("reference."); });
+  settings.steps = 24;
+  const RunResult resumed = run_stages(settings, run.saved, 20);
+  ASSERT_FALSE(resumed.errors.empty());
+  EXPECT_NE(resumed.errors.front().find("lacks what train.preference.loss compares with"),
+            std::string::npos)
+      << resumed.errors.front();
 }
 
 // The mean over the pairs of all replicas, whose numbers of pairs differ.

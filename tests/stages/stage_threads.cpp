@@ -80,7 +80,9 @@ std::shared_ptr<const data::TokenFile> random_pairs(std::int64_t count, std::uin
       const auto length = static_cast<std::int64_t>(2 + random() % 3);
       for (std::int64_t t = 0; t < length; ++t, ++used) {
         rows.input_ids.push_back(static_cast<std::int32_t>(random() % 61));
-        rows.loss_mask.push_back(t + 1 == length || random() % 2 == 0 ? 1 : 0);
+        const bool target = t + 1 == length || random() % 2 == 0;
+        // Every second answer that is rated is undesirable.
+        rows.loss_mask.push_back(!target ? 0 : row % 2 == 1 && document % 2 == 0 ? 2 : 1);
         rows.document.push_back(document);
       }
     }
@@ -219,7 +221,7 @@ class Recorder final : public StageObserver {
       together_.stop = true;
     }
   }
-  void evaluated(const StepDecision& decision) override {
+  void evaluated(const StepDecision& decision, bool /*preferences*/) override {
     const std::lock_guard lock(together_.mutex);
     if (index_ == 0) together_.result.evaluations.push_back(decision.loss);
   }
@@ -304,7 +306,8 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.clip = settings.clip;
   options.preference = settings.preference;
   options.batch.preferences = settings.preference.loss != PreferenceLoss::none;
-  options.loop.reference = settings.preference.loss == PreferenceLoss::dpo;
+  options.loop.reference = has_reference(settings.preference.loss);
+  options.loop.reference_first = options.loop.reference && settings.lora == nullptr;
   options.batch.seed = 5;
   options.batch.micro_batch_rows = settings.rows;
   options.batch.micro_batches = settings.micro_batches;

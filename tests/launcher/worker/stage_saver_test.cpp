@@ -91,7 +91,7 @@ class NoObserver final : public stages::StageObserver {
   void before(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
   void after(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
   void trained(const stages::StepSummary& /*summary*/) override {}
-  void evaluated(const stages::StepDecision& /*decision*/) override {}
+  void evaluated(const stages::StepDecision& /*decision*/, bool /*preferences*/) override {}
 };
 
 // A stage whose other replica is lost, so that it saves in epoch 1; the test is its coordinator.
@@ -196,7 +196,7 @@ class DuringTrainingTest : public testing::Test {
       done.step = summary.decision.step;
       control_.send(done);
     }
-    void evaluated(const stages::StepDecision& /*decision*/) override {}
+    void evaluated(const stages::StepDecision& /*decision*/, bool /*preferences*/) override {}
 
    private:
     ControlClient& control_;
