@@ -7,6 +7,7 @@
 #include "framework/utf8.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/planner/planned_data.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::cli {
@@ -37,7 +38,8 @@ class ByteCoder : public TextCoder {
 
 class WorkerCoder : public TextCoder {
  public:
-  explicit WorkerCoder(const std::string& directory) : worker_(directory) {}
+  WorkerCoder(const std::string& directory, const std::string& chat_template)
+      : worker_(directory, chat_template) {}
 
   std::vector<std::int32_t> encode(const std::string& text) override {
     return worker_.prompt(text);
@@ -107,7 +109,7 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::
                  "put it back");
   }
   if (made_by.empty()) return tokenizer;
-  const std::string identity = data::tokenizer_identity(tokenizer, tokenizer::PythonTokenizers());
+  const std::string identity = data::tokenizer_identity(tokenizer, planner::tokenizers_of(recipe));
   if (identity == made_by) return tokenizer;
   if (made_by == kBytes) {
     throw refuse(
@@ -122,9 +124,16 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::
                "name the right one with --tokenizer DIRECTORY", "put the right one back");
 }
 
-std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer) {
+std::string named_template(const recipe::Recipe& recipe) {
+  const std::string name = planner::tokenizers_of(recipe).chat_template();
+  if (name.empty()) return "";
+  return tokenizer::TokenizerWorker(planner::tokenizer_of(recipe), name).template_text();
+}
+
+std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer,
+                                           const recipe::Recipe& recipe) {
   if (tokenizer == kBytes) return std::make_unique<ByteCoder>();
-  return std::make_unique<WorkerCoder>(tokenizer);
+  return std::make_unique<WorkerCoder>(tokenizer, planner::tokenizers_of(recipe).chat_template());
 }
 
 std::size_t certain_length(const std::string& text, const std::vector<std::string>& stops) {

@@ -33,7 +33,11 @@ class TextCoder {
 // one, or that one is gone.
 std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::string>& chosen);
 
-std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer);
+// The text of data.chat_template; empty: the tokenizer's own is used.
+std::string named_template(const recipe::Recipe& recipe);
+// `recipe`: of the run, with its data.chat_template.
+std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer,
+                                           const recipe::Recipe& recipe = {});
 
 // What made the run's training data; see data::PreparedData::tokenizer. Empty: unknown.
 std::string data_tokenizer(const plan::RunFile& run);

@@ -74,7 +74,8 @@ std::vector<SamplePrompt> prompts_of(const recipe::Recipe& recipe,
   const auto file = std::ranges::find_if(files, is_lines);
   if (file == files.end()) return prompts;
   const bool preferences = recipe.train.preference.loss != recipe::PreferenceKind::none;
-  data::RecordReader reader(file->path, preferences);
+  data::RecordReader reader(file->path, preferences,
+                            recipe.train.preference.loss == recipe::PreferenceKind::kto);
   for (int read = 0; read < kMostRead && prompts.size() < most; ++read) {
     const auto record = reader.next();
     if (!record) break;
@@ -160,7 +161,7 @@ std::vector<std::string> sample_completions(const std::filesystem::path& run_dir
   if (chats && shown.size() > kChatsShown) shown.resize(kChatsShown);
   const RunCheckpoint source = find_checkpoint(run_directory);
   if (!fits_here(source)) return {};
-  const auto coder = make_text_coder(tokenizer_of_run(run, std::nullopt));
+  const auto coder = make_text_coder(tokenizer_of_run(run, std::nullopt), run.plan.recipe);
   const auto model = load_whole_model(source);
   const models::ModelDescription described = models::describe(source.config);
   GenerationOptions options;

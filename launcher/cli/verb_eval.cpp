@@ -146,12 +146,12 @@ data::PreparedData evaluation_data(const fs::path& directory, const plan::RunFil
   }
   data::DataOptions options = planner::data_options(recipe);
   options.evaluation = true;
-  options.preferences = false;
+  options.preferences = options.rated = false;
   options.targets = recipe.data.targets;
   if (source.extension() != ".safetensors") options.tokenizer = tokenizer_of_run(run, chosen);
   options.rows.remedy = remedy_for_long_records(directory, source, options);
   data::PreparedData data =
-      data::read_data({{source.string()}}, options, tokenizer::PythonTokenizers());
+      data::read_data({{source.string()}}, options, planner::tokenizers_of(recipe));
   const std::string made_by = data_tokenizer(run);
   if (!data.tokenizer.empty() && !made_by.empty() && data.tokenizer != made_by) {
     throw base::UserError(base::ExitCode::mismatch,

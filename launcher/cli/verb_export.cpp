@@ -299,6 +299,9 @@ std::string export_model(const fs::path& run, const fs::path& directory,
   auto tensors = tensors_to_write(source, weights, options);
   make_stoppable(tensors, written);
   const std::string note = copy_tokenizer_and_side_files(source.run, directory);
+  if (const std::string named = named_template(source.run.plan.recipe); !named.empty()) {
+    store::replace_file(directory / "chat_template.jinja", named);
+  }
   store::replace_file(directory / "config.json", config_text(source, tensors));
   write_weights(directory, tensors, options.shard_bytes);
   written.complete();

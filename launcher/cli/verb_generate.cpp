@@ -151,7 +151,7 @@ base::ExitCode generate(const GenerateFlags& flags) {
     refuse("--stop is empty, and would end every answer before its first token; name a text");
   }
   const plan::RunFile run = read_run(flags.run);
-  const auto coder = make_text_coder(tokenizer_of_run(run, flags.tokenizer));
+  const auto coder = make_text_coder(tokenizer_of_run(run, flags.tokenizer), run.plan.recipe);
   note_chats(flags, run.plan.recipe);
   std::vector<Prompt> prompts;
   if (flags.prompts.empty()) {

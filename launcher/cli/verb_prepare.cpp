@@ -28,6 +28,7 @@ struct PrepareFlags {
   std::string file;  // empty: only the cache is filled
   std::string model;
   std::string targets = "assistant";
+  std::string chat_template = "own";
   std::string too_long = "refuse";
   std::string packing = "first_fit";
   std::int64_t row = 128;
@@ -81,10 +82,16 @@ void print_document(data::Document document, bool first, tokenizer::TokenizerWor
   std::cout << '\n';
 }
 
+// Empty: the tokenizer's own.
+std::string template_of(const PrepareFlags& flags) {
+  const bool own = named<recipe::ChatTemplate>(flags.chat_template) == recipe::ChatTemplate::own;
+  return own ? "" : flags.chat_template;
+}
+
 void show_records(const PrepareFlags& flags, const data::DataOptions& options) {
   std::unique_ptr<tokenizer::TokenizerWorker> worker;
   if (options.tokenizer != "bytes") {
-    worker = std::make_unique<tokenizer::TokenizerWorker>(options.tokenizer);
+    worker = std::make_unique<tokenizer::TokenizerWorker>(options.tokenizer, template_of(flags));
   }
   data::RecordReader reader(flags.data);
   for (std::int64_t i = 0; i < flags.shown; ++i) {
@@ -170,10 +177,16 @@ base::ExitCode prepare(const PrepareFlags& flags) {
                   named<data::Packing>(flags.packing), flags.overlap};
   options.targets = named<data::Targets>(flags.targets);
   if (!flags.model.empty()) options.tokenizer = flags.model;
+  if (options.tokenizer == data::kByteTokenizer && !template_of(flags).empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "--chat-template is {}, but bytes render messages without a template; "
+                          "name a tokenizer with --model DIRECTORY",
+                          flags.chat_template);
+  }
   options.rows.remedy = "make --row longer, or add --too-long drop, truncate or split";
   if (flags.shown > 0) show_records(flags, options);
   const data::PreparedData prepared =
-      data::read_data({{flags.data}}, options, tokenizer::PythonTokenizers());
+      data::read_data({{flags.data}}, options, tokenizer::PythonTokenizers(template_of(flags)));
   const std::vector<std::string> files = write_files(flags, prepared);
   print_summary(flags, prepared);
   for (const std::string& note : prepared.notes) std::cout << note << '\n';
@@ -197,6 +210,8 @@ void add_prepare(CLI::App& cli, Command& command) {
   verb->add_option("--row", flags->row, "tokens of a row")
       ->check(CLI::Range(std::int64_t{2}, recipe::kLongestRow))
       ->capture_default_str();
+  add_choice<recipe::ChatTemplate>(*verb, "--chat-template", flags->chat_template,
+                                   "how messages become text; own: by the tokenizer's directory");
   add_choice<data::Targets>(*verb, "--targets", flags->targets, "what of a record is learnt");
   add_choice<data::TooLong>(*verb, "--too-long", flags->too_long, "records longer than a row");
   add_choice<data::Packing>(*verb, "--packing", flags->packing, "of records into rows");

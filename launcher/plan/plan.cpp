@@ -93,7 +93,8 @@ void describe(auto& f, fields::Is<Plan> auto& m) {
   f("micro_batches", m.micro_batches), f("replica_rows", m.replica_rows);
   f("eval_micro_batches", m.eval_micro_batches);
   f("depth", m.depth), f("epoch_steps", m.epoch_steps), f("step_seconds", m.step_seconds);
-  f("first_epoch_step_seconds", m.first_epoch_step_seconds), f("sync_method", m.sync_method);
+  f("first_epoch_step_seconds", m.first_epoch_step_seconds);
+  f("reference_seconds", m.reference_seconds), f("sync_method", m.sync_method);
   f("sync_strength", m.sync_strength), f("sync_offers", m.sync_offers);
   f("parts", m.parts), f("layouts", m.layouts), f("hosts", m.hosts);
   f("measured_hosts", m.speeds.hosts);
@@ -232,6 +233,7 @@ std::string Plan::hash() const {
   without_paths.recipe.model.path.clear();
   without_paths.recipe.model.weights_run.clear();
   without_paths.recipe.model.adapter.clear();
+  without_paths.recipe.train.preference.reference.clear();
   if (without_paths.eval) without_paths.eval->file.clear();
   return store::hash_text(to_json(without_paths).dump());
 }

@@ -95,7 +95,9 @@ struct Plan {
   std::int64_t epoch_steps = 0;         // length of the first epoch, in which every sample is new
   double step_seconds = 0;              // forecast, after the first epoch
   double first_epoch_step_seconds = 0;  // forecast, in the first epoch
-  std::string sync_method;              // between replicas, "auto" resolved; empty with one replica
+  // Forecast, of a step's forwards of a reference; with adapters part of first_epoch_step_seconds.
+  double reference_seconds = 0;
+  std::string sync_method;  // between replicas, "auto" resolved; empty with one replica
   std::optional<sync::Strength> sync_strength = std::nullopt;  // of cocktail, also if chosen
   std::vector<SyncOffer> sync_offers;                          // of all methods
   std::vector<StepPart> parts;     // of the forecast step; the first one is the whole step

@@ -4,8 +4,10 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "framework/fields/bounded_json.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "kernels/mxfp4.h"
@@ -231,6 +233,35 @@ void check_tied_projection(const recipe::Recipe::Model& source, const models::Mo
       "{}: config.json ties the projection to the token table, but {} is another matrix than {}; "
       "set \"tie_word_embeddings\": false there if the file is right, or remove {} from the file",
       source.path, twice->projection, twice->table, twice->projection);
+}
+
+void check_reference(const recipe::Recipe& recipe, const std::string& model_config,
+                     const models::ModelConfig& config) {
+  recipe::Recipe::Model source;
+  source.path = recipe.train.preference.reference;
+  if (source.path.empty()) return;
+  const auto fields_of = [](const std::string& text) {
+    nlohmann::json fields = fields::parse_bounded_json(text);
+    // Of files and of generation.
+    for (const char* name : {"_name_or_path", "transformers_version", "torch_dtype", "dtype",
+                             "use_cache", "architectures", "bos_token_id", "eos_token_id",
+                             "pad_token_id", "attention_dropout", "quantization_config"}) {
+      fields.erase(name);
+    }
+    return fields;
+  };
+  const nlohmann::json own = fields_of(model_config);
+  const nlohmann::json other = fields_of(read_config(source.path, /*goes_on=*/false));
+  const nlohmann::json changes = nlohmann::json::diff(own, other);
+  if (!changes.empty()) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        "train.preference.reference = \"{}\" has another config.json than model.path = \"{}\": {} "
+        "differs; take a model of the same architecture, such as an earlier checkpoint of it",
+        source.path, recipe.model.path, changes.front().value("path", "").substr(1));
+  }
+  check_has_weights(source);
+  const ModelWeights weights(source, config);
 }
 
 at::Tensor ModelWeights::read(const std::string& name) const {

@@ -39,6 +39,11 @@ class ModelWeights {
 // so the user has to say whether the model is tied. Reads a few rows of both.
 void check_tied_projection(const recipe::Recipe::Model& source, const models::ModelConfig& config);
 
+// UserError: train.preference.reference is another architecture than the model, or its config.json
+// differs where this changes what is computed. TensorMismatch. Reads no values.
+void check_reference(const recipe::Recipe& recipe, const std::string& model_config,
+                     const models::ModelConfig& config);
+
 // The trained tensors of a PEFT directory, by the model's parameter names.
 class AdapterWeights {
  public:

@@ -94,8 +94,9 @@ void add_rows(const tensors::WeightFiles::Entry& entry, std::int64_t first, std:
   file.ranges.push_back({begin, begin + static_cast<std::uint64_t>(count) * bytes});
 }
 
-transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
-  const fs::path directory = fs::absolute(plan.recipe.model.path);
+transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host,
+                                  const std::string& model, GroupKind kind) {
+  const fs::path directory = fs::absolute(model);
   const tensors::WeightFiles weights(directory);
   std::vector<models::TensorShape> shapes;
   std::map<fs::path, transfer::NeededFile> files;
@@ -120,7 +121,7 @@ transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
     if (rows->scales.empty()) continue;
     add_rows(*weights.find(rows->scales), rows->first_scale, rows->scale_count, files);
   }
-  transfer::NeededGroup group{GroupKind::model, {}};
+  transfer::NeededGroup group{kind, {}};
   for (const char* name : {"config.json", "model.safetensors.index.json"}) {
     if (fs::exists(directory / name)) group.files.push_back({directory / name, name});
   }
@@ -148,7 +149,13 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
     }
   }
   const recipe::Recipe::Model& source = plan.recipe.model;
-  if (weights && source.weights == recipe::Weights::load) groups.push_back(model_files(plan, host));
+  if (weights && source.weights == recipe::Weights::load) {
+    groups.push_back(model_files(plan, host, source.path, GroupKind::model));
+  }
+  const std::string& reference = plan.recipe.train.preference.reference;
+  if (weights && !reference.empty()) {
+    groups.push_back(model_files(plan, host, reference, GroupKind::reference));
+  }
   if (weights && source.weights == recipe::Weights::run) {
     groups.push_back(
         needed_checkpoint(plan, host, fs::absolute(source.weights_run), store::Part::weights));

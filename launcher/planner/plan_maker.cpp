@@ -192,6 +192,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   if (before == nullptr && !recipe.model.adapter.empty()) {
     const AdapterWeights adapter(recipe.model.adapter, config);
   }
+  if (before == nullptr) check_reference(plan.recipe, plan.model_config, config);
 
   read_data_sets(run, recipe, model, before);
   if (before == nullptr) {

@@ -28,7 +28,8 @@ void check_tokenizer(const data::PreparedData& data, const std::string& expected
 }
 
 // For token files without data.tokenizer, whose tokens should come from the model's own tokenizer.
-void compare_with_model(data::PreparedData& data, const std::string& model) {
+void compare_with_model(data::PreparedData& data, const recipe::Recipe& recipe) {
+  const std::string& model = recipe.model.path;
   if (data.tokenizer.empty() || !tokenizer::has_tokenizer(model)) return;
   if (data.tokenizer == data::kByteTokenizer) {
     throw base::UserError(
@@ -39,7 +40,7 @@ void compare_with_model(data::PreparedData& data, const std::string& model) {
   }
   std::string own;
   try {
-    own = data::tokenizer_identity(model, tokenizer::PythonTokenizers());
+    own = data::tokenizer_identity(model, tokenizers_of(recipe));
   } catch (const store::StoreError&) {
     return;  // in a form that this build cannot read, so nothing is compared
   }
@@ -121,9 +122,8 @@ void check_made_by(data::PreparedData& data, const recipe::Recipe& recipe) {
   const bool token_files_only = std::ranges::all_of(
       data.files, [](const data::DataFile& file) { return data::is_token_file(file.path); });
   if (!token_files_only) return;
-  if (recipe.data.tokenizer.empty()) return compare_with_model(data, recipe.model.path);
-  check_tokenizer(data,
-                  data::tokenizer_identity(recipe.data.tokenizer, tokenizer::PythonTokenizers()),
+  if (recipe.data.tokenizer.empty()) return compare_with_model(data, recipe);
+  check_tokenizer(data, data::tokenizer_identity(recipe.data.tokenizer, tokenizers_of(recipe)),
                   "data.tokenizer");
 }
 
@@ -159,6 +159,11 @@ std::string tokenizer_of(const recipe::Recipe& recipe) {
   return tokenizer::has_tokenizer(recipe.model.path) ? recipe.model.path : data::kByteTokenizer;
 }
 
+tokenizer::PythonTokenizers tokenizers_of(const recipe::Recipe& recipe) {
+  if (recipe.data.chat_template == recipe::ChatTemplate::own) return tokenizer::PythonTokenizers();
+  return tokenizer::PythonTokenizers(std::string(recipe::name_of(recipe.data.chat_template)));
+}
+
 data::DataOptions data_options(const recipe::Recipe& recipe) {
   const recipe::Recipe::Data& data = recipe.data;
   const bool preferences = recipe.train.preference.loss != recipe::PreferenceKind::none;
@@ -168,7 +173,8 @@ data::DataOptions data_options(const recipe::Recipe& recipe) {
           0,
           static_cast<std::uint64_t>(recipe.seed),
           /*evaluation=*/false,
-          preferences};
+          preferences,
+          recipe.train.preference.loss == recipe::PreferenceKind::kto};
 }
 
 std::string prepare_command(const std::string& source, const data::DataOptions& options) {
@@ -223,9 +229,16 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
   const recipe::Recipe::Data sources = sources_of(recipe, before);
   check_row(recipe, model);
   data::DataOptions options = data_options(recipe);
+  if (options.tokenizer == data::kByteTokenizer &&
+      recipe.data.chat_template != recipe::ChatTemplate::own) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "data.chat_template is \"{}\", but the tokens are bytes, which render "
+                          "messages without a template; name a tokenizer with data.tokenizer, or "
+                          "leave data.chat_template out",
+                          recipe::name_of(recipe.data.chat_template));
+  }
   options.hold_out = sources.hold_out;
-  data::PreparedSplit split =
-      data::read_split(sources.train, options, tokenizer::PythonTokenizers());
+  data::PreparedSplit split = data::read_split(sources.train, options, tokenizers_of(recipe));
   run.train = std::move(split.training);
   if (before == nullptr) check_made_by(run.train, recipe);
   check_tokens(recipe, model, run.train);
@@ -237,7 +250,7 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
   run.eval = std::move(split.held_out);
   if (!sources.eval.empty()) {
     options.evaluation = true;
-    run.eval = data::read_data(sources.eval, options, tokenizer::PythonTokenizers());
+    run.eval = data::read_data(sources.eval, options, tokenizers_of(recipe));
   }
   if (!run.eval) return;
   check_tokenizer(*run.eval, run.train.tokenizer, "data.train");

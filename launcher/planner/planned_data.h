@@ -3,6 +3,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/recipe/recipe.h"
+#include "launcher/tokenizer/tokenizer_worker.h"
 #include "models/model_description.h"
 
 namespace strait::planner {
@@ -10,6 +11,8 @@ namespace strait::planner {
 // kByteTokenizer or the directory of the recipe's tokenizer: the one that it names, else the
 // model's own, else bytes.
 std::string tokenizer_of(const recipe::Recipe& recipe);
+// How its tokenizer is opened: with data.chat_template.
+tokenizer::PythonTokenizers tokenizers_of(const recipe::Recipe& recipe);
 // The options for both data sets. data.hold_out, which applies to data.train only, is left out.
 data::DataOptions data_options(const recipe::Recipe& recipe);
 

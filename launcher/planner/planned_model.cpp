@@ -206,14 +206,14 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& c
         "model.lora has other settings than {}; leave it out to go on with that adapter",
         file.string());
   }
-  if (recipe.train.preference.loss == recipe::PreferenceKind::dpo &&
-      !settings.modules_to_save.empty()) {
+  const recipe::PreferenceKind loss = recipe.train.preference.loss;
+  if (recipe::has_reference(loss) && !settings.modules_to_save.empty()) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        "{} has modules_to_save, but train.preference.loss is \"dpo\", which compares with the "
+        "{} has modules_to_save, but train.preference.loss is \"{}\", which compares with the "
         "model without adapters, and these modules have no other weights; take an adapter without "
         "them, or set it to \"orpo\" or \"simpo\"",
-        file.string());
+        file.string(), recipe::name_of(loss));
   }
   recipe.model.lora = settings;
   return recipe;

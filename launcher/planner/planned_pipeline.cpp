@@ -124,12 +124,18 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
   const auto plain = [](const ReplicaCosts& costs) { return step_seconds(costs.known, 0); };
   const auto slowest = std::ranges::max_element(replicas, {}, plain);
   plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(slowest->known, deepest));
-  plan.step_seconds = plan.first_epoch_step_seconds = 0;
+  plan.step_seconds = plan.first_epoch_step_seconds = plan.reference_seconds = 0;
+  const double raw_bytes = static_cast<double>(sizes.micro_batch_tokens * model.hidden) *
+                           static_cast<double>(codec::bytes_of(plan.recipe.codec.wire_dtype));
   for (const ReplicaCosts& costs : replicas) {
     plan.step_seconds = std::max(plan.step_seconds, step_seconds(costs.known, plan.depth));
     plan.first_epoch_step_seconds =
         std::max(plan.first_epoch_step_seconds, step_seconds(costs.first_epoch, plan.depth));
+    if (!recipe::has_reference(plan.recipe.train.preference.loss)) continue;
+    plan.reference_seconds =
+        std::max(plan.reference_seconds, forward_seconds(costs.known, raw_bytes, plan.depth));
   }
+  if (plan.recipe.model.lora) plan.first_epoch_step_seconds += plan.reference_seconds;
 }
 
 plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,

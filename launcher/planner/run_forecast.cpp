@@ -12,10 +12,20 @@
 namespace strait::planner {
 namespace {
 
+// Before the first step, for all rows. With adapters it is part of the first epoch's steps.
+double reference_seconds(const plan::Plan& plan) {
+  if (plan.recipe.model.lora) return 0;
+  return static_cast<double>(plan.epoch_steps) * plan.reference_seconds;
+}
+
+double first_epoch_seconds(const plan::Plan& plan) {
+  return plan.first_epoch_step_seconds - (plan.recipe.model.lora ? plan.reference_seconds : 0);
+}
+
 double steps_seconds(const plan::Plan& plan, std::int64_t first) {
   return static_cast<double>(first) * plan.first_epoch_step_seconds +
          static_cast<double>(plan.steps - first) * plan.step_seconds +
-         static_cast<double>(plan.steps) * sync_seconds(plan);
+         static_cast<double>(plan.steps) * sync_seconds(plan) + reference_seconds(plan);
 }
 
 // At the end, and before it as often as the recipe says.
@@ -28,7 +38,7 @@ std::int64_t evaluations_of(const plan::Plan& plan) {
 // A step without backwards, of as many micro-batches as an evaluation has for each replica.
 double seconds_of_evaluation(const plan::Plan& plan) {
   const auto micro_batches = static_cast<double>(all_micro_batches(plan));
-  return plan.first_epoch_step_seconds / (1 + plan::kAssumedBackwardCost) *
+  return first_epoch_seconds(plan) / (1 + plan::kAssumedBackwardCost) *
          static_cast<double>(plan.eval_micro_batches) / micro_batches;
 }
 

@@ -11,7 +11,8 @@ namespace strait::planner {
 
 // What a whole run takes. Checkpoints are written during training, and take no time of it.
 struct RunForecast {
-  double steps_seconds = 0;  // of all steps, with what replicas add to each
+  // Of all steps, with what replicas add to each, and of a preference's reference.
+  double steps_seconds = 0;
   double evaluation_seconds = 0;
   std::int64_t evaluations = 0;
   std::int64_t checkpoints = 0;

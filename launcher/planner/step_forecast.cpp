@@ -181,6 +181,16 @@ double step_seconds(const StepCosts& costs, std::int64_t depth) {
   return simulated_step(costs, depth).seconds + costs.tie_seconds;
 }
 
+double forward_seconds(StepCosts costs, double bytes, std::int64_t depth) {
+  for (schedules::ChunkCost& chunk : costs.chunks)
+    chunk = {.forward_seconds = chunk.forward_seconds};
+  for (schedules::LinkCost& link : costs.links) {
+    link.forward_bytes = bytes;
+    link.backward_bytes = 0;
+  }
+  return simulated_step(costs, depth).seconds;
+}
+
 std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   const models::ModelDescription model = trained_model(plan);
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;

@@ -72,6 +72,9 @@ std::int64_t best_micro_batch(std::int64_t rows,
 schedules::Forecast simulated_step(const StepCosts& costs, std::int64_t depth);
 double step_seconds(const StepCosts& costs, std::int64_t depth);
 
+// Seconds of the forwards of a step alone, whose activations take these bytes per micro-batch.
+double forward_seconds(StepCosts costs, double bytes, std::int64_t depth);
+
 // The pipelines of all replicas of a plan. `speed` returns the speed of a path.
 std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed);
 

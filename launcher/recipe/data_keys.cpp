@@ -134,6 +134,9 @@ std::vector<RecipeKey> data_keys() {
       hold_out(),
       key_kinds::text("data.tokenizer", in_data<&Data::tokenizer>(), "\"bytes\" or a path",
                       "bytes, or a directory with tokenizer.json; absent: the model's own"),
+      written_if_set(choice("data.chat_template", in_data<&Data::chat_template>(),
+                            "how messages become text; own: by the template of the tokenizer's "
+                            "directory; absent: own")),
       integer("data.row", in_data<&Data::row>(), {2, kLongestRow}, "tokens of a packed row"),
       flag("data.shuffle", in_data<&Data::shuffle>(),
            "visit the rows in an order drawn from seed, epoch and replica"),

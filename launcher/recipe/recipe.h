@@ -10,6 +10,11 @@ struct PreferenceSettings {
   PreferenceKind loss = PreferenceKind::none;
   std::optional<double> beta = std::nullopt;  // absent: 2 of simpo, else 0.1
   double margin = 0.5;                        // of simpo
+  // A Hugging Face directory that dpo and kto compare with; empty: the model that training begins
+  // with, and with adapters the model without them.
+  std::string reference = {};
+  double desirable_weight = 1;    // of kto
+  double undesirable_weight = 1;  // of kto
   bool operator==(const PreferenceSettings&) const = default;
 };
 
@@ -36,7 +41,8 @@ struct Recipe {
     std::vector<data::DataFile> train;  // text, JSONL or token files; required
     std::vector<data::DataFile> eval;   // empty: no evaluation, but for hold_out
     double hold_out = 0;                // share of the records of `train` for evaluation
-    std::string tokenizer;   // "bytes" or a directory with tokenizer.json; empty: the model's own
+    std::string tokenizer;  // "bytes" or a directory with tokenizer.json; empty: the model's own
+    ChatTemplate chat_template = ChatTemplate::own;
     std::int64_t row = 128;  // tokens of a packed row
     bool shuffle = true;     // the order of samples; by seed, epoch and replica
     data::Targets targets = data::Targets::assistant;  // what of a record is learnt

@@ -172,16 +172,26 @@ void add_stop_when(std::vector<RecipeKey>& keys) {
 
 void add_preference(std::vector<RecipeKey>& keys) {
   using Settings = PreferenceSettings;
-  keys.insert(keys.end(),
-              {written_if_set(choice(
-                   "train.preference.loss", in_preference<&Settings::loss>(),
-                   "what is learnt from pairs of answers, a chosen and a rejected one; dpo goes "
-                   "with adapters, and compares with the model without them; absent: none")),
-               number("train.preference.beta", in_preference<&Settings::beta>(), {1e-6, 1000},
-                      "of these losses; absent: 0.1, of simpo 2"),
-               written_if_set(
-                   number("train.preference.margin", in_preference<&Settings::margin>(), {0, 1000},
-                          "of simpo, by which chosen answers are to be better; absent: 0.5"))});
+  keys.insert(
+      keys.end(),
+      {written_if_set(
+           choice("train.preference.loss", in_preference<&Settings::loss>(),
+                  "what is learnt from pairs of answers, a chosen and a rejected one; of kto from "
+                  "answers that are rated; absent: none")),
+       number("train.preference.beta", in_preference<&Settings::beta>(), {1e-6, 1000},
+              "of these losses; absent: 0.1, of simpo 2"),
+       written_if_set(number("train.preference.margin", in_preference<&Settings::margin>(),
+                             {0, 1000},
+                             "of simpo, by which chosen answers are to be better; absent: 0.5")),
+       text("train.preference.reference", in_preference<&Settings::reference>(), "a path",
+            "a Hugging Face directory of the model that dpo and kto compare with; absent: "
+            "the model that training begins with, and with adapters the model without them"),
+       written_if_set(number("train.preference.desirable_weight",
+                             in_preference<&Settings::desirable_weight>(), {0, 1000},
+                             "of kto, of the loss of desirable answers; absent: 1")),
+       written_if_set(number("train.preference.undesirable_weight",
+                             in_preference<&Settings::undesirable_weight>(), {0, 1000},
+                             "of kto, of the loss of undesirable answers; absent: 1"))});
 }
 
 void add_wire(std::vector<RecipeKey>& keys) {

@@ -87,14 +87,47 @@ void check_by_evaluation(const Recipe& recipe, const Origins& origins, const Ori
   }
 }
 
+// What dpo and kto compare with.
+void check_reference(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
+  const PreferenceSettings& preference = recipe.train.preference;
+  const std::string_view loss = name_of(preference.loss);
+  const bool adapters = recipe.model.lora || !recipe.model.adapter.empty();
+  if (adapters && !preference.reference.empty()) {
+    mistakes.push_back(
+        fmt::format("train.preference.reference is set ({}), but adapters are trained, and \"{}\" "
+                    "compares with the model without them; leave it out",
+                    at({"train.preference.reference"}), loss));
+  }
+  if (recipe.model.lora && !recipe.model.lora->modules_to_save.empty()) {
+    mistakes.push_back(
+        fmt::format("model.lora.modules_to_save is set ({}), but train.preference.loss is \"{}\", "
+                    "which compares with the model without adapters, and these modules have no "
+                    "other weights; leave it out",
+                    at({"model.lora.modules_to_save"}), loss));
+  }
+  if (!adapters && recipe.sync.on_loss == LossRule::continue_run) {
+    mistakes.push_back(fmt::format(
+        "sync.on_loss is \"continue\" ({}), but train.preference.loss is \"{}\" and the whole "
+        "model is trained: a replica that rejoins has no model to compare with any more; set "
+        "sync.on_loss to \"stop\", or train adapters",
+        at({"sync.on_loss"}), loss));
+  }
+}
+
 // The losses of pairs, what they need and what they exclude.
 void check_preference(const Recipe& recipe, const Origins& origins, const OriginsOf& at,
                       Mistakes& mistakes) {
   const PreferenceSettings& preference = recipe.train.preference;
   const std::string_view loss = name_of(preference.loss);
-  for (const std::string_view key : {"train.preference.beta", "train.preference.margin"}) {
-    const bool is_read = preference.loss == PreferenceKind::simpo ||
-                         (preference.loss != PreferenceKind::none && !key.ends_with("margin"));
+  const bool simpo = preference.loss == PreferenceKind::simpo;
+  const bool kto = preference.loss == PreferenceKind::kto;
+  for (const auto& [key, is_read] :
+       {std::pair<std::string_view, bool>("train.preference.beta",
+                                          preference.loss != PreferenceKind::none),
+        {"train.preference.margin", simpo},
+        {"train.preference.reference", has_reference(preference.loss)},
+        {"train.preference.desirable_weight", kto},
+        {"train.preference.undesirable_weight", kto}}) {
     if (is_read || !origins.contains(key)) continue;
     mistakes.push_back(fmt::format(
         "{} is set ({}), but train.preference.loss is \"{}\", which does not read it; leave it out",
@@ -104,7 +137,7 @@ void check_preference(const Recipe& recipe, const Origins& origins, const Origin
   if (origins.contains("data.targets")) {
     mistakes.push_back(
         fmt::format("data.targets is set ({}), but train.preference.loss is \"{}\", which learns "
-                    "from the chosen and the rejected answer only; leave it out",
+                    "from the answers only; leave it out",
                     at({"data.targets"}), loss));
   }
   if (recipe.data.too_long == data::TooLong::truncate ||
@@ -114,20 +147,7 @@ void check_preference(const Recipe& recipe, const Origins& origins, const Origin
                     "row; set it to \"drop\", or make data.row longer",
                     name_of(recipe.data.too_long), at({"data.too_long"})));
   }
-  if (preference.loss != PreferenceKind::dpo) return;
-  if (!recipe.model.lora && recipe.model.adapter.empty()) {
-    mistakes.push_back(
-        fmt::format("train.preference.loss is \"dpo\" ({}), but the whole model is trained, and "
-                    "the model to compare with is the one without adapters; add model.lora or "
-                    "model.adapter, or set it to \"orpo\" or \"simpo\"",
-                    at({"train.preference.loss"})));
-  } else if (recipe.model.lora && !recipe.model.lora->modules_to_save.empty()) {
-    mistakes.push_back(
-        fmt::format("model.lora.modules_to_save is set ({}), but train.preference.loss is \"dpo\", "
-                    "which compares with the model without adapters, and these modules have no "
-                    "other weights; leave it out",
-                    at({"model.lora.modules_to_save"})));
-  }
+  if (has_reference(preference.loss)) check_reference(recipe, at, mistakes);
 }
 
 // Bits are read by codecs that quantise only, and without a codec values are sent raw.

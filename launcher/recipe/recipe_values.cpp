@@ -15,7 +15,9 @@ constexpr std::array kRecomputeNames = {"none"sv, "layer"sv};
 constexpr std::array kQuantizationNames = {"none"sv, "int8"sv, "int4"sv, "nf4"sv};
 constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "plugin"sv};
 constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv, "inverse_sqrt"sv};
-constexpr std::array kPreferenceNames = {"none"sv, "orpo"sv, "simpo"sv, "dpo"sv};
+constexpr std::array kPreferenceNames = {"none"sv, "orpo"sv, "simpo"sv, "dpo"sv, "kto"sv};
+constexpr std::array kChatTemplateNames = {"own"sv,     "chatml"sv, "llama3"sv, "gemma"sv,
+                                           "mistral"sv, "zephyr"sv, "alpaca"sv};
 constexpr std::array kMomentsNames = {"float32"sv, "bfloat16"sv, "int8"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "none"sv};
@@ -36,6 +38,7 @@ Names all_names(Quantization) { return kQuantizationNames; }
 Names all_names(PartitionKind) { return kPartitionNames; }
 Names all_names(DecayKind) { return kDecayNames; }
 Names all_names(PreferenceKind) { return kPreferenceNames; }
+Names all_names(ChatTemplate) { return kChatTemplateNames; }
 Names all_names(Moments) { return kMomentsNames; }
 Names all_names(codec::WireDtype) { return kWireDtypeNames; }
 Names all_names(CheckpointHome) { return kCheckpointHomeNames; }

@@ -22,7 +22,13 @@ enum class Recompute : std::uint8_t { none, layer };
 enum class Quantization : std::uint8_t { none, int8, int4, nf4 };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
 enum class DecayKind : std::uint8_t { cosine, linear, constant, inverse_sqrt };
-enum class PreferenceKind : std::uint8_t { none, orpo, simpo, dpo };
+enum class PreferenceKind : std::uint8_t { none, orpo, simpo, dpo, kto };
+// Whether it compares with a reference model.
+constexpr bool has_reference(PreferenceKind loss) {
+  return loss == PreferenceKind::dpo || loss == PreferenceKind::kto;
+}
+// In place of the tokenizer's own.
+enum class ChatTemplate : std::uint8_t { own, chatml, llama3, gemma, mistral, zephyr, alpaca };
 enum class Moments : std::uint8_t { float32, bfloat16, int8 };
 // When checkpoints come from the hosts to the launcher.
 enum class CheckpointHome : std::uint8_t { automatic, all, weights, none };
@@ -46,6 +52,7 @@ Names all_names(Quantization);
 Names all_names(PartitionKind);
 Names all_names(DecayKind);
 Names all_names(PreferenceKind);
+Names all_names(ChatTemplate);
 Names all_names(Moments);
 Names all_names(codec::WireDtype);
 Names all_names(CheckpointHome);

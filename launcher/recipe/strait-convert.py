@@ -285,8 +285,8 @@ def convert_preference(made):
     if kind in ("sft", "pt", "nll"):
         return False
     kind = "dpo" if kind == "sigmoid" else kind
-    if kind not in ("dpo", "orpo", "simpo"):
-        raise Refusal(f"{clean(kind)} is trained; strait learns texts, answers, and preferences by dpo, orpo or simpo")
+    if kind not in ("dpo", "orpo", "simpo", "kto"):
+        raise Refusal(f"{clean(kind)} is trained; strait learns texts, answers, and preferences by dpo, orpo, simpo or kto")
     made.put("train.preference.loss", kind, "edit: records have prompt, chosen and rejected, as TRL's")
     made.put_number("train.preference.beta", "orpo_alpha" if "orpo_alpha" in left else "beta", default=0.1)
     if kind == "simpo":

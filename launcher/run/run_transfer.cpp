@@ -50,6 +50,8 @@ fs::path RunTransfer::folder_of(std::size_t host, const transfer::NeededGroup& g
       return inputs / "weights" / group.files.front().from.parent_path().filename();
     case Kind::adapter:
       return inputs / "adapter";
+    case Kind::reference:
+      return inputs / "reference";
     case Kind::plugins:
       return inputs / "plugins";
     case Kind::checkpoint:
@@ -228,6 +230,8 @@ void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
     model.weights_run = path_there(Kind::weights, model.weights_run, "");
   }
   if (!model.adapter.empty()) model.adapter = path_there(Kind::adapter, model.adapter, "");
+  std::string& reference = plan.recipe.train.preference.reference;
+  if (!reference.empty()) reference = path_there(Kind::reference, reference, "");
   for (std::size_t i = 0; i < job.plugins.size(); ++i) {
     const fs::path file = job.plugins[i].file;
     job.plugins[i].file = path_there(Kind::plugins, file, transfer::delivered_plugin_name(i, file));

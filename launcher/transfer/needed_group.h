@@ -14,7 +14,7 @@ struct NeededFile {
 
 // Files that are used together: a host has all of them already, or it gets all of them.
 struct NeededGroup {
-  enum class Kind { train, eval, model, weights, adapter, plugins, checkpoint };
+  enum class Kind { train, eval, model, weights, adapter, reference, plugins, checkpoint };
   Kind kind = Kind::train;
   std::vector<NeededFile> files;
 };

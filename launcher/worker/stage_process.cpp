@@ -141,6 +141,18 @@ void load(stages::Stage& stage, const plan::StageJob& job) {
   if (job.resume_caches) stage.restore_caches(read, has);
 }
 
+// Only before the first step: its values are in every checkpoint.
+void set_reference(stages::Stage& stage, const plan::StageJob& job) {
+  recipe::Recipe::Model source;
+  source.path = job.plan.recipe.train.preference.reference;
+  if (source.path.empty() || !job.resume.empty()) return;
+  const auto weights =
+      std::make_shared<const planner::ModelWeights>(source, planner::planned_model(job.plan));
+  stage.set_reference([weights](const models::Parameter& parameter) {
+    stages::load_parameter(parameter, [&](const std::string& name) { return weights->read(name); });
+  });
+}
+
 store::Step first_step(const plan::StageJob& job) {
   if (job.resume.empty()) return store::Step{0};
   return store::open_checkpoint(job.resume, store::Verify::sizes).step;
@@ -253,6 +265,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   if (!job.joins) {
     stage.emplace(stage_options(job, first_step(job), device));
     load(*stage, job);
+    set_reference(*stage, job);
   }
   reporter.set_phase("connecting links");
   control.send(run::Ready{links->endpoints()});

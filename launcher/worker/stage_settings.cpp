@@ -58,12 +58,17 @@ stages::PreferenceOptions preference(const recipe::PreferenceSettings& settings)
     case recipe::PreferenceKind::dpo:
       options.loss = stages::PreferenceLoss::dpo;
       break;
+    case recipe::PreferenceKind::kto:
+      options.loss = stages::PreferenceLoss::kto;
+      break;
     case recipe::PreferenceKind::none:
       break;
   }
   // As the papers have it.
   options.beta = settings.beta.value_or(settings.loss == recipe::PreferenceKind::simpo ? 2.0 : 0.1);
   options.margin = settings.margin;
+  options.desirable_weight = settings.desirable_weight;
+  options.undesirable_weight = settings.undesirable_weight;
   return options;
 }
 
@@ -170,7 +175,8 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.loop.first = first;
   options.loop.last = static_cast<store::Step>(plan.steps);
   options.loop.evaluate = plan.eval.has_value();
-  options.loop.reference = options.preference.loss == stages::PreferenceLoss::dpo;
+  options.loop.reference = stages::has_reference(options.preference.loss);
+  options.loop.reference_first = options.loop.reference && options.model.lora == nullptr;
   options.loop.evaluate_every = recipe.train.eval_every;
   options.loop.early_stop = trace::EarlyStop(recipe.train.stop_when, job.early_stop);
   options.loop.checkpoint_every = recipe.checkpoint.every;

@@ -145,6 +145,7 @@ class Init(runs.RunCase):
 
     def test_preferences(self):
         for text, wanted in ((AXOLOTL + "rl: dpo\nrl_beta: 0.2\n", {"loss": "dpo", "beta": 0.2}),
+                             (AXOLOTL + "rl: kto\nrl_beta: 0.2\n", {"loss": "kto", "beta": 0.2}),
                              (AXOLOTL + "rl: orpo\norpo_alpha: 0.3\n", {"loss": "orpo", "beta": 0.3}),
                              (LLAMA_FACTORY.replace("stage: sft", "stage: dpo"), {"loss": "dpo", "beta": 0.1}),
                              (LLAMA_FACTORY.replace("stage: sft", "stage: dpo\npref_loss: simpo\npref_beta: 2"),
@@ -188,7 +189,7 @@ class Init(runs.RunCase):
         self.refused("- a\n", "theirs.yml: it is not a table of keys")
         self.refused("a: [\n", "theirs.yml: it is not YAML: .*line 2")
         self.refused(b"a: \xff\n", "theirs.yml: it is not YAML")
-        self.refused(AXOLOTL + "rl: kto\n", "theirs.yml: kto is trained; strait learns .* preferences by dpo, orpo or simpo")
+        self.refused(AXOLOTL + "rl: grpo\n", "theirs.yml: grpo is trained; strait learns .* by dpo, orpo, simpo or kto")
         self.refused(AXOLOTL.replace("2e-4", "fast"), "theirs.yml: learning_rate is fast, but must be a number")
         self.refused(AXOLOTL.replace("lora_r: 32", "lora_r: 0"), r"model.lora.rank is 0 \(the recipe made of theirs.yml:")
         # A table that is far larger than its text.

@@ -91,6 +91,25 @@ class TokenizerRuns(runs.RunCase):
         config.write_text(config.read_text().replace("|>assistant", "|>model"))
         self.refused(other + r"that of \S*model is now \(\w+\); name the right one", "generate", "runs/tiny", "--prompt", "a")
 
+    def test_a_base_without_a_template_gets_one_by_name(self):
+        prepare = ("prepare", "train.jsonl", "--model", "model", "--row", "64")
+        self.ok(*prepare, "own.safetensors")
+        (self.home / "model/tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
+        self.refused("has no chat template", *prepare)
+        self.ok(*prepare, "named.safetensors", "--chat-template", "chatml")
+        own, named = (runs.read_safetensors(self.home / f"{name}.safetensors") for name in ("own", "named"))
+        self.assertEqual(own, named)
+        for template, end in (("alpaca", "### Response:\n[[it é 0<|im_end|>"), ("zephyr", "<|assistant|>\n[[it é 0<|im_end|>"),
+                              ("mistral", "[/INST][[ it é 0<|im_end|>")):
+            self.assertIn(end, self.ok(*prepare, "--chat-template", template, "--show", "1"))
+        self.refused(r"its vocabulary has no <\|start_header_id\|>.*such as alpaca, chatml, mistral, zephyr",
+                     *prepare, "--chat-template", "llama3")
+        self.refused("chatml.*llama3.*gemma", "run", self.words(**{"data.chat_template": "chatlm"}))
+        self.ok("run", self.words(**{"data.chat_template": "chatml"}))
+        self.ok("generate", "runs/tiny", "--chat", "--prompt", "what is 3?", "--max-tokens", "2")
+        self.ok("export", "runs/tiny", "exported")
+        self.assertIn("<|im_start|>", (self.home / "exported/chat_template.jinja").read_text())
+
     def test_export_has_no_option_for_a_tokenizer_and_advises_none(self):
         shutil.copytree(self.home / "model", self.home / "own")
         self.ok("run", self.words(**{"data.tokenizer": "own"}))

@@ -46,6 +46,7 @@ TEST(PlanJson, HashLeavesOutPathsWhichDifferByHost) {
   Plan there = here;
   there.train.file = there.recipe.model.path = "/b/inputs";
   there.recipe.model.adapter = "/b/inputs/adapter";
+  there.recipe.train.preference.reference = "/b/inputs/reference";
   there.recipe.model.weights_run = "/b/inputs/weights/step-4";
   EXPECT_EQ(there.hash(), here.hash());
   there.steps += 1;

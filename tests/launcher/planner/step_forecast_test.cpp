@@ -232,6 +232,33 @@ TEST(StepForecast, RowsOfReplicasAreThoseWithTheShortestStep) {
   }
 }
 
+// Forwards alone, once for each row: with adapters in the steps of the first epoch.
+TEST(RunForecast, CountsTheForwardsOfAReferenceOnce) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.steps = 100;
+  plan.epoch_steps = 10;
+  plan.step_seconds = plan.first_epoch_step_seconds = 1;
+  plan.reference_seconds = 0.25;
+  EXPECT_DOUBLE_EQ(forecast_run(plan).steps_seconds, 100 + 10 * 0.25);
+  plan.first_epoch_step_seconds = 1.25;
+  plan.recipe.model.lora.emplace();
+  EXPECT_DOUBLE_EQ(forecast_run(plan).steps_seconds, 90 + 10 * 1.25);
+}
+
+TEST(StepForecast, ForwardsAloneHaveNoBackward) {
+  StepCosts costs;
+  costs.stages = 2;
+  costs.micro_batches = 4;
+  costs.chunks = {{.forward_seconds = 1, .backward_seconds = 2},
+                  {.forward_seconds = 1, .backward_seconds = 2}};
+  costs.links = {{.forward_bytes = 10,
+                  .backward_bytes = 10,
+                  .forward_bytes_per_second = 10,
+                  .backward_bytes_per_second = 10}};
+  EXPECT_DOUBLE_EQ(forward_seconds(costs, 1, 0), 4 + 1 + 0.1);
+  EXPECT_GT(forward_seconds(costs, 100, 0), 40) << "the link is the slowest";
+}
+
 TEST(RunForecast, CountsEvaluationsLinesWeightsAndMoney) {
   plan::Plan plan = plan_over_two_hosts();
   plan.steps = 100;

@@ -153,7 +153,7 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.seed = 7;
   expected.model = {"m",   Weights::random,  "",  Dtype::bfloat16,  Device::cpu, Recompute::layer,
                     false, every_lora_key(), "a", Quantization::nf4};
-  expected.data = {{{"t"}}, {{"e"}}, 0, "bytes", 64, false};
+  expected.data = {{{"t"}}, {{"e"}}, 0, "bytes", ChatTemplate::own, 64, false};
   expected.pipeline = {2,
                        2,
                        "gpipe",
@@ -395,8 +395,15 @@ TEST(RecipeReader, RefusesPreferencesThatCannotBe) {
                         "train.preference.loss is \"none\", which does not read it"));
   EXPECT_THAT(refused("[train.preference]\nloss = \"orpo\"\nmargin = 1\n"),
               HasSubstr("train.preference.margin is set"));
-  EXPECT_THAT(refused("[train.preference]\nloss = \"dpo\"\n"),
-              HasSubstr("add model.lora or model.adapter, or set it to \"orpo\" or \"simpo\""));
+  EXPECT_THAT(refused("[train.preference]\nloss = \"dpo\"\ndesirable_weight = 2\n"),
+              HasSubstr("train.preference.desirable_weight is set"));
+  EXPECT_THAT(refused("[train.preference]\nloss = \"orpo\"\nreference = \"first\"\n"),
+              HasSubstr("train.preference.reference is set"));
+  EXPECT_THAT(refused("[train.preference]\nloss = \"kto\"\nreference = \"first\"\n[model.lora]\n"
+                      "targets = [\"q_proj\"]\n"),
+              HasSubstr("compares with the model without them; leave it out"));
+  EXPECT_THAT(mistake(kLeast, {"data.chat_template=chatlm"}),
+              HasSubstr("one of \"own\", \"chatml\", \"llama3\", \"gemma\", \"mistral\""));
   EXPECT_THAT(refused("[train.preference]\nloss = \"dpo\"\n[model.lora]\n"
                       "modules_to_save = [\"lm_head\"]\n"),
               HasSubstr("model.lora.modules_to_save is set"));

@@ -149,7 +149,9 @@ void add_preference(Draw& draw, Recipe& recipe) {
   recipe.data.too_long = draw.coin() ? data::TooLong::refuse : data::TooLong::drop;
   if (draw.coin()) preference.beta = 0.001 + draw.number(10);
   if (preference.loss == PreferenceKind::simpo) preference.margin = draw.number(9);
-  if (preference.loss != PreferenceKind::dpo) return;
+  if (preference.loss == PreferenceKind::kto) preference.desirable_weight = draw.number(9);
+  if (preference.loss == PreferenceKind::kto) preference.undesirable_weight = draw.number(9);
+  if (!has_reference(preference.loss)) return;
   if (!recipe.model.lora) recipe.model.lora.emplace();
   recipe.model.lora->modules_to_save.clear();
 }
@@ -173,6 +175,7 @@ Recipe random_recipe(Draw& draw) {
             {},
             0,
             draw.text(),
+            draw.word<ChatTemplate>(),
             draw.integer(2, 4096),
             draw.coin(),
             draw.word<data::Targets>(),
