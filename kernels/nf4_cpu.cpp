@@ -3,7 +3,6 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include <array>
 #include <bit>
 #include <type_traits>
 

@@ -2,8 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
 #include "kernels/causal_attention.h"
 #include "models/pass.h"
 

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include "models/config_reader.h"
 #include "models/decoder_config.h"
 #include "models/families.h"

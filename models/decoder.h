@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "models/decoder_config.h"
 #include "models/families.h"
 

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "models/activation.h"
 #include "models/delta_net.h"
 #include "models/experts.h"

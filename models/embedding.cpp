@@ -3,9 +3,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <stdexcept>
-#include <utility>
-
 #include "kernels/kernel_tensors.h"
 #include "kernels/row_lookup.h"
 

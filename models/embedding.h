@@ -2,9 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <memory>
-#include <string>
 
 #include "models/parameter.h"
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "models/model.h"
 
 namespace strait::models {

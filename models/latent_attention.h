@@ -2,9 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
-#include <optional>
-
 #include "models/attention.h"
 #include "models/linear.h"
 #include "models/norm.h"

@@ -2,9 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <utility>
-#include <vector>
-
 #include "kernels/cross_entropy.h"
 #include "models/parameter.h"
 #include "models/pass.h"

@@ -2,10 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include "kernels/linear.h"
 #include "models/parameter.h"
 #include "models/pass.h"

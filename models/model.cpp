@@ -2,8 +2,6 @@
 
 #include <c10/util/Exception.h>
 
-#include <utility>
-
 #include "models/families.h"
 
 namespace strait::models {

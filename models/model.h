@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "models/layer.h"
 #include "models/model_config.h"
 #include "models/model_description.h"

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <string>
-#include <vector>
-
 #include "models/config_reader.h"
 #include "models/decoder_config.h"
 #include "models/families.h"

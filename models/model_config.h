@@ -2,8 +2,6 @@
 
 #include <any>
 #include <memory>
-#include <string>
-#include <string_view>
 
 #include "models/config_error.h"
 #include "models/lora.h"

@@ -2,9 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <string>
-
 #include "models/parameter.h"
 
 namespace strait::models {

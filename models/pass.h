@@ -2,9 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "kernels/causal_attention.h"
 #include "kernels/random.h"

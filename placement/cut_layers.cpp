@@ -1,8 +1,6 @@
 #include "placement/cut_layers.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <utility>
 
 namespace strait::placement {
 namespace {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "placement/problem.h"
 
 namespace strait::placement {

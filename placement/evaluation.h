@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <vector>
-
 #include "placement/cut_layers.h"
 #include "placement/problem.h"
 

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "placement/problem.h"
 
 namespace strait::placement {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <vector>
 
 #include "placement/search.h"
 

@@ -1,4 +1,3 @@
-#include <stdexcept>
 
 #include "schedules/schedule.h"
 #include "schedules/simulate.h"

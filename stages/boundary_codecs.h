@@ -3,8 +3,6 @@
 #include <ATen/core/ScalarType.h>
 #include <c10/core/Device.h>
 
-#include <array>
-
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/choice.h"
 #include "framework/codec/codec.h"

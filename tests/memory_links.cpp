@@ -2,11 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <deque>
-#include <functional>
-#include <optional>
-#include <utility>
 
 #include "framework/mutex.h"
 #include "framework/net/inbox.h"

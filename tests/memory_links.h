@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <string>
-#include <utility>
 
 #include "framework/net/identity.h"
 #include "framework/net/link.h"

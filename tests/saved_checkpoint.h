@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 

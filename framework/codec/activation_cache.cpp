@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <stdexcept>
 
 #include "framework/store/store_error.h"
 

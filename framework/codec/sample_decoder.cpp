@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <cstring>
 
 #include "framework/codec/message.h"

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <stdexcept>
 #include <system_error>
 
 #include "framework/store/store_error.h"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <limits>
 
 #include "framework/fields/bounded_json.h"

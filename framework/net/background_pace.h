@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-
 #include "framework/net/rate_meter.h"
 #include "framework/net/uplink.h"
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <random>
-#include <stdexcept>
 #include <system_error>
 
 #include "framework/store/file_progress.h"

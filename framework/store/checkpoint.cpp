@@ -1,7 +1,6 @@
 #include "framework/store/checkpoint.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/input_file.h"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"

@@ -2,8 +2,6 @@
 
 #include <filesystem>
 #include <map>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "framework/fields/fields.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <stdexcept>
 
 #include "framework/store/store_error.h"
 

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <stdexcept>
-
 #include "framework/store/store_error.h"
 
 namespace strait::tensors {

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"

@@ -1,6 +1,5 @@
 #include "launcher/base/backend.h"
 
-#include <algorithm>
 #include <csignal>
 #include <fstream>
 

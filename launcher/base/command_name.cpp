@@ -1,6 +1,5 @@
 #include "launcher/base/command_name.h"
 
-#include <algorithm>
 #include <system_error>
 
 #include "launcher/base/errors.h"

@@ -1,6 +1,5 @@
 #include "launcher/base/errors.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <new>

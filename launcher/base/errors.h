@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <exception>
-#include <stdexcept>
 
 #include "framework/fields/fields.h"
 

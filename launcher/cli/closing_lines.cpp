@@ -1,15 +1,8 @@
 #include "launcher/cli/closing_lines.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <functional>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"

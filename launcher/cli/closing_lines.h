@@ -1,9 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "launcher/cli/run_options.h"
 #include "launcher/plan/plan.h"
 #include "launcher/run/loss_history.h"

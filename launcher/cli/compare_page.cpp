@@ -1,12 +1,5 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <cstddef>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/trace/step_metrics.h"
 #include "launcher/cli/html_page.h"

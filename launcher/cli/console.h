@@ -1,11 +1,6 @@
 #pragma once
 
-#include <chrono>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "framework/trace/combine_metrics.h"
 #include "launcher/base/text.h"

@@ -1,11 +1,5 @@
 #include "launcher/cli/link_rates.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <string_view>
-
 namespace strait::cli {
 namespace {
 

@@ -1,12 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "launcher/run/run_observer.h"
 
 namespace strait::cli {

@@ -1,6 +1,5 @@
 #include "launcher/cli/prepared_run.h"
 
-#include <exception>
 #include <system_error>
 
 #include "framework/store/atomic_file.h"

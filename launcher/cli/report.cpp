@@ -1,14 +1,7 @@
 #include "launcher/cli/report.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <cctype>
-#include <cstdint>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "framework/trace/step_metrics.h"
 #include "launcher/base/text.h"

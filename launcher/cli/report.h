@@ -1,9 +1,6 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "launcher/cli/report_data.h"
 #include "launcher/cli/report_plan.h"

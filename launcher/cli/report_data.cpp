@@ -1,10 +1,5 @@
 #include "launcher/cli/report_data.h"
 
-#include <fmt/format.h>
-
-#include <optional>
-#include <vector>
-
 #include "framework/trace/metric_json.h"
 #include "framework/trace/step_metrics.h"
 

@@ -1,12 +1,7 @@
 #pragma once
 
-#include <cstddef>
 #include <deque>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/traffic_metrics.h"

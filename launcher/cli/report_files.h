@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <fstream>
-#include <functional>
-#include <string>
 
 #include "launcher/cli/report_data.h"
 #include "launcher/cli/step_timeline.h"

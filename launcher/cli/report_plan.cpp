@@ -3,11 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string_view>
-#include <utility>
 
 #include "launcher/base/text.h"
 #include "launcher/plan/run_files.h"

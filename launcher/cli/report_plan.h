@@ -1,13 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/cli/step_timeline.h"
 #include "launcher/plan/plan.h"

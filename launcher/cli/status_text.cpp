@@ -1,14 +1,6 @@
 #include "launcher/cli/status_text.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <iterator>
 #include <nlohmann/json.hpp>
-#include <string_view>
-#include <utility>
 
 #include "framework/trace/metric_json.h"
 #include "framework/trace/step_metrics.h"

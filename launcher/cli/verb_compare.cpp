@@ -1,17 +1,7 @@
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <filesystem>
-#include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "launcher/base/errors.h"

@@ -1,7 +1,5 @@
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <exception>
 
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"

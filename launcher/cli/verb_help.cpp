@@ -1,19 +1,10 @@
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <ctime>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"

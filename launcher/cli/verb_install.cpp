@@ -1,9 +1,7 @@
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <iterator>
 #include <thread>
 
 #include "framework/mutex.h"

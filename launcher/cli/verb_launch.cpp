@@ -1,7 +1,5 @@
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <iterator>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"

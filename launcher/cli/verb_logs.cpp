@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <iterator>
 
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"

@@ -2,7 +2,6 @@
 #include <poll.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <numeric>
 
 #include "launcher/base/command_name.h"

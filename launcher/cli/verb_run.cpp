@@ -2,10 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
-#include <exception>
-#include <iterator>
 #include <system_error>
 
 #include "framework/store/checkpoint.h"

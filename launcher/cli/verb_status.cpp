@@ -3,7 +3,6 @@
 
 #include <CLI/CLI.hpp>
 #include <ctime>
-#include <exception>
 #include <system_error>
 
 #include "launcher/base/command_name.h"

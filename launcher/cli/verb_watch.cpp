@@ -5,9 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
-#include <optional>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"

@@ -1,6 +1,5 @@
 #include "launcher/hosts/agent_job.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "framework/fields/bounded_json.h"

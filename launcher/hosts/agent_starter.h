@@ -1,7 +1,5 @@
 #pragma once
 
-#include <exception>
-
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/join_ticket.h"
 #include "launcher/hosts/node_rank.h"

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>

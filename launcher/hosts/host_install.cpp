@@ -2,7 +2,6 @@
 
 #include <sys/utsname.h>
 
-#include <algorithm>
 #include <sstream>
 
 #include "framework/store/step_folders.h"

@@ -1,7 +1,5 @@
 #include "launcher/hosts/rendezvous.h"
 
-#include <algorithm>
-
 #include "launcher/base/text.h"
 
 namespace strait::hosts {

@@ -1,7 +1,5 @@
 #include "launcher/planner/host_lines.h"
 
-#include <algorithm>
-
 namespace strait::planner {
 
 HostLines::HostLines(const plan::Plan& plan, const plan::PathSpeeds& speed, bool first_epoch)

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include "launcher/plan/plan.h"
 #include "launcher/plan/speeds.h"
 

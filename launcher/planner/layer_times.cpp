@@ -5,7 +5,6 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <tuple>
 

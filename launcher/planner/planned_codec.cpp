@@ -1,10 +1,6 @@
 #include "launcher/planner/planned_codec.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <limits>
-#include <utility>
 
 #include "launcher/base/errors.h"
 #include "launcher/planner/plan_load.h"

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "framework/codec/settings.h"
 #include "launcher/plan/plan.h"
 #include "launcher/planner/planned_pipeline.h"

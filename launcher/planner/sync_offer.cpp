@@ -1,7 +1,4 @@
-#include <algorithm>
 #include <cmath>
-#include <optional>
-#include <utility>
 
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <type_traits>
 
 #include "launcher/recipe/recipe_keys.h"

@@ -1,7 +1,6 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>

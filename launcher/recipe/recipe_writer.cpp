@@ -1,5 +1,4 @@
 
-#include <algorithm>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"

@@ -1,10 +1,5 @@
 #include "launcher/run/hooks.h"
 
-#include <fmt/format.h>
-
-#include <chrono>
-#include <utility>
-
 #include "launcher/base/errors.h"
 #include "launcher/run/run_recorder.h"
 

@@ -1,11 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "launcher/base/backend.h"
 #include "launcher/recipe/recipe.h"

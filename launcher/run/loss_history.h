@@ -1,11 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "framework/store/checkpoint.h"
 #include "framework/store/sample.h"
 #include "framework/trace/early_stop.h"

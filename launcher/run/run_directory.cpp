@@ -1,6 +1,5 @@
 #include "launcher/run/run_directory.h"
 
-#include <algorithm>
 #include <limits>
 #include <sstream>
 #include <system_error>

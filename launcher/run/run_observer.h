@@ -1,7 +1,5 @@
 #pragma once
 
-#include <functional>
-
 #include "launcher/run/control_message.h"
 #include "launcher/run/forecast_check.h"
 #include "launcher/run/outcome.h"

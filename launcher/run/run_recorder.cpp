@@ -7,7 +7,6 @@
 
 #include "framework/fields/bounded_json.h"
 #include "framework/trace/metric_json.h"
-#include "framework/trace/trace_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/run/run_events.h"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 
 #include "framework/trace/trace_file.h"

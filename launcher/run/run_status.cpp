@@ -1,6 +1,5 @@
 #include "launcher/run/run_status.h"
 
-#include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <system_error>

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "kernels/causal_attention.h"
 

@@ -8,11 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "framework/sync/methods.h"
 #include "framework/sync/slots.h"

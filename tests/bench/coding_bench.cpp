@@ -7,11 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <memory>
 #include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/sync/methods.h"
 #include "tests/framework/sync/direct_round.h"

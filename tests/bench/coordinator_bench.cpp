@@ -1,14 +1,10 @@
 // What the coordinator costs per step when a thousand stages report to it: real messages over
 // memory links, one process. Prints a table of CPU seconds per step by number of stages.
-#include <fmt/format.h>
 #include <time.h>
 
 #include <atomic>
 #include <cstdlib>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "launcher/run/control_message.h"
 #include "launcher/run/coordinator.h"

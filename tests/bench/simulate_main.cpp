@@ -7,8 +7,6 @@
 #include <exception>
 #include <iostream>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "schedules/schedule.h"
 #include "schedules/simulate.h"

@@ -9,18 +9,11 @@
 // chain: each host fetches from the one before, as far as that has it; single: from the launcher
 // alone. same: every host fetches the whole file; own: each its own part. All print one line of
 // JSON.
-#include <fmt/format.h>
 
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <future>
 #include <random>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #include "framework/net/node.h"
 #include "launcher/transfer/transfer_agent.h"

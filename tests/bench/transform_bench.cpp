@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <string>
 
 #include "framework/codec/codecs.h"
 #include "kernels/random.h"

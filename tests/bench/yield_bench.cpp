@@ -8,15 +8,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <atomic>
 #include <charconv>
-#include <memory>
-#include <stdexcept>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <vector>
 
 #include "framework/net/node.h"
 

@@ -1,10 +1,7 @@
 // libFuzzer target: any bytes as what launcher and agents say to each other, the first byte
 // choosing the reader: a message or one MessageError, and what was read is written so that it reads
 // back the same.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/tcp_socket.h"

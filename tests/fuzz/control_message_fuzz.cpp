@@ -2,10 +2,7 @@
 // choosing the direction: a message or one MessageError, and what was read is written so that it
 // reads back the same.
 #include <cstdlib>
-#include <span>
 #include <type_traits>
-#include <utility>
-#include <variant>
 
 #include "launcher/run/control_message.h"
 #include "tests/fuzz/examples.h"

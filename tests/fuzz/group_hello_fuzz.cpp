@@ -1,10 +1,7 @@
 // libFuzzer target: any bytes as the first message of a group. What is not refused in a SyncError
 // or MessageError is written to the same bytes again.
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "framework/fields/fields.h"
 #include "framework/sync/replica_group.h"

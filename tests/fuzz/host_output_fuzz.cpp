@@ -2,7 +2,6 @@
 // reader: an agent over ssh and the noise of login scripts, and run tokens. A value, nothing, or
 // one UserError; what an agent's line holds is written so that it reads back the same.
 #include <cstdlib>
-#include <string>
 
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_job.h"

@@ -1,10 +1,6 @@
 // libFuzzer target: the input's first half says what kinds of symbols come; they are read from any
 // bytes at all, and what was read is written and read again to the same symbols.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
-#include <vector>
 
 #include "framework/coding/lane_coder.h"
 #include "framework/coding/symbol_model.h"

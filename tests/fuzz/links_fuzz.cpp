@@ -1,9 +1,6 @@
 // libFuzzer target: any text as links.toml, or behind a comma as a CSV file, ends in a table or in
 // one UserError, and a table that was read is written so that it reads back equal.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <string_view>
 
 #include "launcher/base/errors.h"
 #include "launcher/recipe/links.h"

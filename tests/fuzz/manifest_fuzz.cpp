@@ -1,9 +1,6 @@
 // libFuzzer target: whatever a manifest says, it is refused in one StoreError, or it reads back
 // equal. The hash that it carries of itself is made right first, or nothing would get past it.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <string>
 
 #include "framework/store/file_hash.h"
 #include "framework/store/manifest.h"

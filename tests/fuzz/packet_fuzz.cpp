@@ -1,13 +1,8 @@
 // libFuzzer target: any bytes as a packet of any blocks, and what is read of them written again.
 // What is not refused in a SyncError is finite and lies within the blocks. The first bytes say what
 // blocks there are.
-#include <array>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
-#include <vector>
 
 #include "framework/sync/packet.h"
 #include "framework/sync/sync_error.h"

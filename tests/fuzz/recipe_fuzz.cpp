@@ -1,9 +1,6 @@
 // libFuzzer target: whatever the bytes, reading a recipe ends in a Recipe or in one UserError, and
 // a Recipe that was read is written so that it reads back equal.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <string_view>
 
 #include "framework/sync/methods.h"
 #include "launcher/base/errors.h"

@@ -1,10 +1,6 @@
 // libFuzzer target: whatever a line of a JSONL file holds, it is refused in one StoreError that
 // starts with its place, or it becomes a record with text in it.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <string>
-#include <string_view>
 
 #include "framework/data/record.h"
 #include "framework/store/store_error.h"

@@ -2,7 +2,6 @@
 // byte choosing which: a value or one UserError, and what was read is written so that it reads back
 // the same.
 #include <cstdlib>
-#include <string>
 
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_job.h"

@@ -1,10 +1,7 @@
 // libFuzzer target: whatever the header says, it is refused in one StoreError, or its tensors share
 // out the data exactly and it is formatted so that it reads back equal.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "framework/store/safetensors_header.h"
 #include "framework/store/store_error.h"

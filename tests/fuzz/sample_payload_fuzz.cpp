@@ -1,10 +1,7 @@
 // libFuzzer target: any bytes as a boundary message, and as the payload of one that is right up to
 // there, read as rows with and without a cache and as whole rows. What is not refused in a
 // CodecError lies inside the input.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "framework/codec/message.h"
 #include "framework/codec/sample_format.h"

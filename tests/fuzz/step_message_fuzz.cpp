@@ -1,9 +1,6 @@
 // libFuzzer target: any bytes as what stages say to each other at the end of a step: a value or one
 // MessageError, and what was read is written so that it reads back the same.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "stages/step_messages.h"
 

@@ -4,10 +4,6 @@
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstdlib>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/sync/methods.h"
 #include "framework/sync/round.h"

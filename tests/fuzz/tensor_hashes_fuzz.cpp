@@ -1,9 +1,7 @@
 // libFuzzer target: whatever the hashes of a checkpoint's tensors say, they are refused in one
 // StoreError, or they read back equal.
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <string_view>
 
 #include "framework/store/store_error.h"
 #include "framework/store/tensor_hashes.h"

@@ -1,9 +1,6 @@
 // libFuzzer target: any bytes parse to a message or throw MessageError, and a message that was
 // parsed formats to bytes that parse to the same message.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "launcher/transfer/transfer_message.h"
 

@@ -1,11 +1,7 @@
 // libFuzzer target: any bytes as the payload of a transformed message of activations and of
 // gradients, with a first byte that is right. What is not refused in a CodecError has a level for
 // each value, none larger than a writer makes it, and a basis that is written as it was read.
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
-#include <vector>
 
 #include "framework/codec/transform_format.h"
 #include "framework/coding/symbol_model.h"

@@ -1,7 +1,6 @@
 // libFuzzer target: whatever a model.safetensors.index.json says, it is refused in one StoreError,
 // or every file that it names lies in the directory.
 #include <cstdlib>
-#include <filesystem>
 
 #include "framework/store/safetensors_header.h"
 #include "framework/store/store_error.h"

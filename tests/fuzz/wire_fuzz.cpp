@@ -1,11 +1,7 @@
 // libFuzzer target: any bytes as messages to a parser, a hello and a link end that is in the middle
 // of a conversation. Build with clang and -DSTRAIT_FUZZ=ON; run build/…/tests/wire_fuzz [corpus].
-#include <algorithm>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <span>
-#include <vector>
 
 #include "framework/net/link_protocol.h"
 #include "framework/net/wire_format.h"

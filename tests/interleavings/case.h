@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include "framework/net/identity.h"
 
 namespace strait::interleavings {

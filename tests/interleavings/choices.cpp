@@ -1,6 +1,4 @@
-#include <fmt/format.h>
 
-#include <algorithm>
 
 #include "tests/interleavings/simulation.h"
 

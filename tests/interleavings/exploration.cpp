@@ -1,9 +1,6 @@
 #include "tests/interleavings/exploration.h"
 
-#include <fmt/format.h>
 #include <xxhash.h>
-
-#include <utility>
 
 namespace strait::interleavings {
 namespace {

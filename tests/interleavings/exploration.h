@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <set>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "tests/interleavings/simulation.h"
 

@@ -1,13 +1,7 @@
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <chrono>
 #include <cstdlib>
 #include <iostream>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "tests/interleavings/exploration.h"
 

@@ -1,11 +1,6 @@
 #include "tests/interleavings/simulation.h"
 
-#include <fmt/format.h>
 #include <xxhash.h>
-
-#include <algorithm>
-#include <stdexcept>
-#include <utility>
 
 #include "tests/interleavings/trainer.h"
 

@@ -1,14 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <deque>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
-#include <variant>
-#include <vector>
 
 #include "framework/sync/membership.h"
 #include "launcher/run/checkpoint_committer.h"

@@ -2,10 +2,6 @@
 
 #include <xxhash.h>
 
-#include <algorithm>
-#include <stdexcept>
-#include <utility>
-
 #include "framework/sync/methods.h"
 
 namespace strait::interleavings {

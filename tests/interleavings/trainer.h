@@ -1,10 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "framework/sync/sync_rounds.h"
 #include "stages/step_agreement.h"
 #include "stages/step_consensus.h"

@@ -1,7 +1,5 @@
 #include "tests/interleavings/wire.h"
 
-#include <utility>
-
 #include "tests/interleavings/simulation.h"
 
 namespace strait::interleavings {

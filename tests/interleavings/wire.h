@@ -1,10 +1,8 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <deque>
 #include <memory>
-#include <string>
 
 #include "framework/net/link.h"
 

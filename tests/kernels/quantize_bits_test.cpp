@@ -8,9 +8,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "kernels/row_quantization.h"
 #include "tests/kernels/plain_rows.h"

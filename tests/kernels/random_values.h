@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cstdint>
-
 #include "kernels/random.h"
 
 namespace strait::kernels {

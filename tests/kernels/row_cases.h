@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "tests/kernels/random_rows.h"
 

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <stdexcept>
 
 #include "models/linear.h"
 #include "tests/models/tiny_gpt2.h"

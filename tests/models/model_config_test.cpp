@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <any>
-#include <string>
 
 #include "kernels/cross_entropy.h"
 #include "models/decoder.h"

@@ -3,12 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "kernels/random.h"
 #include "models/decoder.h"
 #include "models/model.h"

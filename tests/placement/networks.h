@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "placement/problem.h"
 

@@ -5,12 +5,8 @@
 //                                                       the server's, the own public and secret one
 //
 // An empty key is a fresh one. Prints how it ended: "in" if anybody talked to it.
-#include <chrono>
 #include <cstdlib>
 #include <iostream>
-#include <span>
-#include <string>
-#include <vector>
 #include <zmq.hpp>
 
 #include "framework/net/node.h"

@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-#include <string>
-
 #include "schedules/schedule.h"
 #include "tests/refusal_of.h"
 

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <ostream>
-#include <string>
-#include <vector>
 
 #include "schedules/action_lists.h"
 #include "schedules/schedule.h"

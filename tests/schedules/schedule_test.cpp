@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-#include <string>
-
 #include "schedules/action_lists.h"
 #include "tests/refusal_of.h"
 

@@ -7,7 +7,6 @@
 #include <ctime>
 #include <map>
 #include <random>
-#include <stdexcept>
 
 #include "schedules/action_lists.h"
 #include "schedules/pipeline_shape.h"

@@ -6,10 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <string>
-#include <tuple>
-#include <vector>
 
 #include "kernels/random.h"
 #include "stages/stage_state.h"

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <vector>
-
 namespace strait::stages {
 namespace {
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "tests/stages/stage_threads.h"
 
 namespace strait::stages {

@@ -1,11 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "tests/stages/compare_runs.h"
 

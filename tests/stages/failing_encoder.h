@@ -1,9 +1,5 @@
 #pragma once
 
-#include <stdexcept>
-#include <string>
-#include <utility>
-
 #include "framework/codec/codec.h"
 
 namespace strait::stages {

@@ -5,9 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <set>
-
 #include "framework/codec/message.h"
 #include "kernels/row_lookup.h"
 #include "tests/memory_links.h"

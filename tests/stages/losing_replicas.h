@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <tuple>
-
 #include "tests/framework/net/dying_link.h"
 #include "tests/stages/stage_threads.h"
 

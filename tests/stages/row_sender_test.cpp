@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-
 #include "tests/memory_links.h"
 #include "tests/stages/failing_encoder.h"
 #include "tests/stages/stage_threads.h"

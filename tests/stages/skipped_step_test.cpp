@@ -5,7 +5,6 @@
 
 #include <limits>
 #include <mutex>
-#include <set>
 
 #include "tests/stages/stage_threads.h"
 

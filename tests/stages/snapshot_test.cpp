@@ -1,16 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <future>
-#include <map>
 #include <mutex>
 #include <random>
-#include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/store/file_hash.h"
 #include "tests/stages/stage_threads.h"

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "models/model.h"
 #include "models/model_config.h"
 

@@ -2,11 +2,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "framework/net/node.h"
 #include "stages/boundary_codecs.h"
 #include "stages/boundary_end.h"

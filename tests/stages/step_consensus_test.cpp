@@ -3,13 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <future>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <thread>
-#include <tuple>
 
 #include "framework/codec/message.h"
 #include "stages/step_decision.h"

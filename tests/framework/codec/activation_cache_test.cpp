@@ -8,7 +8,6 @@
 
 #include <csignal>
 #include <cstring>
-#include <set>
 
 #include "framework/data/sample_order.h"
 #include "framework/store/store_error.h"

@@ -1,7 +1,6 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <random>
 
 #include "framework/codec/message.h"

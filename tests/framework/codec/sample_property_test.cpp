@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include "kernels/row_quantization.h"
 #include "tests/framework/codec/two_ends.h"

@@ -2,13 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "framework/codec/sample_decoder.h"
 #include "framework/codec/sample_encoder.h"

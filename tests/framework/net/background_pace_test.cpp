@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <random>
-#include <string>
 
 #include "framework/net/rate_meter.h"
 

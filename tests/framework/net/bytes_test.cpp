@@ -4,9 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdint>
 #include <random>
-#include <string>
 #include <vector>
 
 namespace strait {

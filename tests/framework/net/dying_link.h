@@ -1,11 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <memory>
-#include <optional>
-#include <stdexcept>
-#include <utility>
 
 #include "framework/net/link.h"
 

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <random>
 #include <thread>
-#include <vector>
 
 namespace strait::net {
 namespace {

@@ -3,12 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <future>
 #include <random>
 #include <thread>
-#include <vector>
 
 #include "framework/net/replaceable_link.h"
 #include "tests/framework/net/link_pair.h"

@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <tuple>
-#include <utility>
-
 #include "tests/memory_links.h"
 
 namespace strait::net {

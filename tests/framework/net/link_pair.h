@@ -1,11 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "framework/net/link.h"
 #include "framework/net/link_options.h"
 #include "framework/net/node.h"

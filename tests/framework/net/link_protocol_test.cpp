@@ -3,11 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <deque>
-#include <functional>
 #include <random>
-#include <string>
 
 #include "tests/framework/net/link_pair.h"
 #include "tests/framework/net/reseal.h"

@@ -9,15 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <future>
-#include <stdexcept>
 #include <system_error>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/net/endpoint.h"

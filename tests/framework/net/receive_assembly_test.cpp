@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
-#include <span>
 
 #include "tests/framework/net/link_pair.h"
 

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <random>
 #include <thread>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/net/simulated_path.h"

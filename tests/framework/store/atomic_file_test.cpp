@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <stdexcept>
-#include <vector>
 
 #include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <optional>
 #include <random>
 
 #include "framework/store/checkpoint.h"

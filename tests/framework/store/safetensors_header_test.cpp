@@ -1,8 +1,6 @@
 #include "framework/store/safetensors_header.h"
 
 #include <random>
-#include <string>
-#include <vector>
 
 #include "tests/framework/store/expect_store_error.h"
 

@@ -1,9 +1,7 @@
 #include "framework/store/verify_checkpoint.h"
 
 #include <algorithm>
-#include <array>
 #include <random>
-#include <utility>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"

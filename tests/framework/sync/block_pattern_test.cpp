@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
 
-#include <array>
 #include <bit>
 #include <numeric>
-#include <vector>
 
 #include "framework/sync/block_models.h"
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
-#include <stdexcept>
-#include <utility>
 
 namespace strait::sync {
 namespace {

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <memory>
-#include <vector>
 
 #include "framework/sync/sync_method.h"
 

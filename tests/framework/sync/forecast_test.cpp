@@ -9,9 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
-#include <memory>
 #include <random>
-#include <set>
 #include <sstream>
 
 #include "framework/net/wire_format.h"

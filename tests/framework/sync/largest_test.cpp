@@ -1,11 +1,9 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <functional>
 #include <random>
-#include <vector>
 
 #include "framework/sync/top_values.h"
 

@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "tests/memory_links.h"
 
 namespace strait::sync {

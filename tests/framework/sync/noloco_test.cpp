@@ -1,9 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <map>
 #include <random>
-#include <set>
 
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"

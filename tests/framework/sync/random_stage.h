@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <random>
-#include <vector>
 
 #include "tests/framework/sync/direct_round.h"
 

@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <thread>
-#include <utility>
-
-#include "tests/memory_links.h"
 
 namespace strait::sync {
 std::vector<LinkRow> replica_mesh(std::size_t replicas, std::uint64_t window_bytes) {

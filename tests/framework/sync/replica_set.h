@@ -1,11 +1,5 @@
 #pragma once
 
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "framework/sync/sync_rounds.h"
 #include "tests/memory_links.h"
 

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <random>
 #include <thread>
-#include <utility>
 
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"

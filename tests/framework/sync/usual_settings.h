@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "framework/sync/methods.h"
 
 namespace strait::sync {

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <utility>
 
 #include "framework/sync/sync_method.h"
 

@@ -2,11 +2,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/safetensors_writer.h"

@@ -6,10 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <future>
-#include <memory>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "tests/scratch_directory.h"
 

@@ -5,12 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <csignal>
-#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
-#include <string>
 #include <thread>
 #include <vector>
 

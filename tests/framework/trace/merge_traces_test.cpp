@@ -6,7 +6,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <vector>
 
 #include "framework/trace/span_log.h"
 #include "tests/refusal_of.h"

@@ -5,7 +5,6 @@
 
 #include <nlohmann/json.hpp>
 #include <thread>
-#include <vector>
 
 #include "tests/refusal_of.h"
 #include "tests/scratch_directory.h"

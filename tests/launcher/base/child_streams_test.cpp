@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string>
-#include <utility>
 
 #include "launcher/base/piped_process.h"
 

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <filesystem>
 #include <new>
-#include <stdexcept>
-#include <string>
 #include <system_error>
 
 namespace strait::base {

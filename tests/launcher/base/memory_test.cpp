@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <span>
 #include <vector>
 
 #include "framework/store/input_file.h"

@@ -6,13 +6,8 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <future>
-#include <span>
-#include <string>
-#include <string_view>
 #include <thread>
 
 #include "framework/file_descriptor.h"

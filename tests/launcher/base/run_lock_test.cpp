@@ -5,10 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <stdexcept>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"

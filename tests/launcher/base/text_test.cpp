@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <cstdint>
 #include <limits>
-#include <string>
 
 namespace strait::base {
 namespace {

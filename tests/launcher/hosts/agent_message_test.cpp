@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace strait::hosts {
 namespace {

@@ -5,9 +5,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <stdexcept>
 
 #include "launcher/base/errors.h"
 #include "tests/launcher/hosts/ssh_in_path.h"

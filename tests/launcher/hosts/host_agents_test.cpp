@@ -1,12 +1,9 @@
 #include "launcher/hosts/host_agents.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <future>
-#include <utility>
 
 #include "framework/net/link_error.h"
 #include "launcher/base/errors.h"

@@ -1,6 +1,5 @@
 #include "launcher/hosts/host_install.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "launcher/base/own_program.h"

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "launcher/base/errors.h"
 #include "launcher/hosts/tcp_socket.h"
 #include "tests/launcher/hosts/served_hosts.h"

@@ -5,8 +5,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <array>
-#include <memory>
 #include <thread>
 
 #include "framework/file_descriptor.h"

@@ -1,15 +1,7 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
 #include <thread>
 #include <type_traits>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #include "framework/net/link_error.h"
 #include "framework/net/node.h"

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
 

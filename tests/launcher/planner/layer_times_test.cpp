@@ -3,8 +3,6 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <memory>
-
 #include "models/lora.h"
 
 namespace strait::planner {

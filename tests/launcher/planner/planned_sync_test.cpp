@@ -1,18 +1,10 @@
 #include "launcher/planner/planned_sync.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <chrono>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/sync/methods.h"
 #include "launcher/base/errors.h"

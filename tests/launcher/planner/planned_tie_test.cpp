@@ -1,7 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <memory>
-
 #include "launcher/planner/planned_boundary.h"
 
 namespace strait::planner {

@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"

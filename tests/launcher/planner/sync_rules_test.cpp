@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "launcher/base/errors.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-
 #include "tests/launcher/user_error.h"
 
 namespace strait::planner {

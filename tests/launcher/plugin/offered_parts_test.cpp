@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>
-#include <string>
-
 #include "framework/codec/codecs.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_keys.h"

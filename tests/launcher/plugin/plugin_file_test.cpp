@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <string>
 
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"

@@ -1,10 +1,7 @@
 #include "launcher/recipe/links.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <functional>
 
 #include "launcher/base/errors.h"
 #include "tests/launcher/user_error.h"

@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
-
 #include "launcher/base/launcher_links.h"
 #include "launcher/hosts/host_facts.h"
 

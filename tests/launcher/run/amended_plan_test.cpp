@@ -1,11 +1,8 @@
 #include "launcher/run/amended_plan.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdint>
 #include <limits>
 
 #include "launcher/base/errors.h"

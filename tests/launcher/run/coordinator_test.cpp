@@ -1,12 +1,9 @@
 #include "launcher/run/coordinator.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <csignal>
-#include <functional>
 #include <future>
 #include <limits>
 #include <thread>

@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <utility>
-#include <vector>
-
 #include "launcher/run/restart_policy.h"
 
 namespace strait::run {

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "tests/scratch_directory.h"

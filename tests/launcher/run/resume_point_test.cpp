@@ -2,9 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <set>
-#include <string>
-
 #include "launcher/base/errors.h"
 #include "launcher/plan/plan.h"
 #include "tests/saved_checkpoint.h"

@@ -1,15 +1,12 @@
 #include "launcher/run/run_directory.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <fstream>
-#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/process_identity.h"

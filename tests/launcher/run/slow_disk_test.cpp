@@ -1,9 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <random>
-#include <utility>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_progress.h"

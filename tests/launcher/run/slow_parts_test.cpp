@@ -1,7 +1,5 @@
 #include "launcher/run/slow_parts.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <random>
 

@@ -1,6 +1,5 @@
 #include "launcher/transfer/transfer_agent.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,8 +1,6 @@
 #include "tests/launcher/transfer/transfer_rig.h"
 
 #include <type_traits>
-#include <utility>
-#include <variant>
 
 #include "tests/memory_links.h"
 

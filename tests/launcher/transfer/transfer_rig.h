@@ -1,11 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <random>
-#include <string>
-#include <vector>
 
 #include "launcher/transfer/transfer_agent.h"
 #include "tests/scratch_directory.h"
