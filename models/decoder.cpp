@@ -46,7 +46,7 @@ bool keeps_input(const Lora* lora, const std::string& prefix,
 // The same for one of the experts.
 bool experts_keep_input(const DecoderConfig& config, const Lora* lora, const std::string& prefix,
                         std::initializer_list<std::string> names) {
-  if (lora != nullptr && !config.experts.adaptable) return false;
+  if (lora != nullptr && config.experts.joined && lora->parameters.empty()) return false;
   for (std::int64_t expert = 0; expert < config.experts.count; ++expert) {
     const std::string own = prefix + config.names.experts + std::to_string(expert) + ".";
     if (keeps_input(lora, own, names)) return true;

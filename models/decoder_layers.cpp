@@ -78,7 +78,7 @@ Mlp make_expert(ParameterMaker& maker, const std::string& prefix, const DecoderC
   own.names.up = name + config.names.expert_up;
   own.names.down = name + config.names.expert_down;
   if (config.experts.joined) {
-    own.layout = MatrixLayout::input_output;
+    if (config.experts.input_first) own.layout = MatrixLayout::input_output;
     own.names.gate_up = name + config.names.expert_gate_up;
   }
   return make_mlp(maker, prefix, own);

@@ -177,7 +177,8 @@ DecoderConfig read_mistral4(const ConfigReader& reader) {
   family.experts.count = 128;
   family.experts.per_token = 4;
   family.experts.inner = 2048;
-  family.experts.adaptable = false;
+  family.experts.joined = true;
+  family.names.expert_gate_up = "gate_up_proj";
   DecoderConfig config = read_latent_fields(reader, family);
   read_query_growth(reader, config);
   read_latent_rotary(reader, config, true);

@@ -42,13 +42,13 @@ ExpertMlp::ExpertMlp(ParameterMaker& maker, int layer, const std::string& router
   if (options.choice_bias) choice_bias_ = maker.make_wide(router + kChoiceBias, {options.count});
   maker.set_token_share(static_cast<double>(options.per_token) /
                         static_cast<double>(options.count));
-  maker.allow_adapters(options.adaptable);
+  maker.set_joined(options.joined);
   experts_.reserve(static_cast<std::size_t>(options.count));
   for (std::int64_t expert = 0; expert < options.count; ++expert) {
     experts_.push_back(make_expert(expert));
   }
   maker.set_token_share(1);
-  maker.allow_adapters(true);
+  maker.set_joined(false);
 }
 
 at::Tensor ExpertMlp::forward(const at::Tensor& input, const Pass& pass) const {

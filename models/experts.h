@@ -33,11 +33,12 @@ struct ExpertOptions {
   std::int64_t groups = 1;
   std::int64_t groups_per_token = 1;
   kernels::ClampedGate clamped;  // of the experts' MLPs
-  // Files have one tensor for all experts of a block, [experts, in, out], and one of their biases.
+  // Files have one tensor for all experts of a block, with gate and up in one, and one of their
+  // biases. The adapters that PEFT has of it are Lora::parameters.
   bool joined = false;
-  bool adaptable = true;    // PEFT has a name for the adapter of each matrix
-  double balance = 0;       // coefficient of the balance loss; 0: there is none
-  std::int64_t blocks = 1;  // sparse blocks of the model, which the balance loss is the mean over
+  bool input_first = false;  // it is [experts, in, out]
+  double balance = 0;        // coefficient of the balance loss; 0: there is none
+  std::int64_t blocks = 1;   // sparse blocks of the model, which the balance loss is the mean over
 };
 
 // An MLP that every token goes to in addition to its experts. The result is multiplied by the

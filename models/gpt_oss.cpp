@@ -37,7 +37,7 @@ DecoderConfig read_gpt_oss(const ConfigReader& reader) {
   config.experts.normalise = true;
   config.experts.router_bias = true;
   config.experts.joined = true;
-  config.experts.adaptable = false;
+  config.experts.input_first = true;
   config.experts.clamped.slope = reader.number("swiglu_alpha", 1.702, 1e-6, 1e6);
   config.experts.clamped.limit = reader.number("swiglu_limit", 7, 1e-6, 1e6);
   set_sparse(config, [](std::int64_t) { return true; });
@@ -56,7 +56,9 @@ Family gpt_oss_family() {
   FileNames names = llama_file_names();
   names.joins_experts = true;
   names.reads_mxfp4 = true;
-  return decoder_family("gpt_oss", read_gpt_oss, std::move(names));
+  Family family = decoder_family("gpt_oss", read_gpt_oss, std::move(names));
+  family.experts_input_first = true;
+  return family;
 }
 
 }  // namespace strait::models

@@ -58,6 +58,11 @@ void refuse_unless_absent(const ConfigReader& reader, const std::string& field) 
 }
 
 void read_targets(const ConfigReader& reader, Lora& lora) {
+  lora.parameters = reader.strings("target_parameters").value_or(std::vector<std::string>{});
+  if (!lora.parameters.empty() && reader.is_empty("target_modules")) {
+    lora.pattern = kNoMatrix;
+    return;
+  }
   if (reader.is_list("target_modules")) {
     lora.targets = *reader.strings("target_modules");
     if (lora.targets.empty()) reader.refuse("target_modules", "at least one name");
@@ -130,11 +135,24 @@ bool ends_with_module(const std::string& name, const std::string& part) {
   return name == part || name.ends_with("." + part);
 }
 
+std::string tensor_of_experts(const std::string& matrix) {
+  constexpr std::string_view kExperts = ".experts.";
+  const std::size_t begin = matrix.find(kExperts);
+  if (begin == std::string::npos) return "";
+  const std::size_t number = begin + kExperts.size();
+  const std::size_t end = matrix.find_first_not_of("0123456789", number);
+  if (end == std::string::npos || end == number || matrix[end] != '.') return "";
+  return matrix.substr(0, number) + matrix.substr(end + 1);
+}
+
 std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matrix) {
   if (is_saved_module(lora, matrix)) return std::nullopt;
-  if (!lora.targets.empty()) {
-    const auto named = [&](const std::string& target) { return ends_with_module(matrix, target); };
-    if (std::ranges::none_of(lora.targets, named)) return std::nullopt;
+  const std::string joined = lora.parameters.empty() ? "" : tensor_of_experts(matrix);
+  const std::string& name = joined.empty() ? matrix : joined;
+  const std::vector<std::string>& targets = joined.empty() ? lora.targets : lora.parameters;
+  if (!targets.empty()) {
+    const auto named = [&](const std::string& target) { return ends_with_module(name, target); };
+    if (std::ranges::none_of(targets, named)) return std::nullopt;
   } else if (!lora.pattern.empty() && !std::regex_match(matrix, compile_pattern(lora.pattern))) {
     return std::nullopt;
   }
@@ -143,8 +161,8 @@ std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matr
     if (!block || std::ranges::find(lora.blocks, *block) == lora.blocks.end()) return std::nullopt;
   }
   AdapterShape shape;
-  shape.rank = by_pattern(lora.ranks, matrix, lora.rank);
-  const double alpha = by_pattern(lora.alphas, matrix, lora.alpha);
+  shape.rank = by_pattern(lora.ranks, name, lora.rank);
+  const double alpha = by_pattern(lora.alphas, name, lora.alpha);
   const auto rank = static_cast<double>(shape.rank);
   shape.scale = alpha / (lora.rank_stabilized ? std::sqrt(rank) : rank);
   shape.dropout = lora.dropout;
@@ -183,9 +201,8 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   if (reader.boolean("use_dora", false)) reader.refuse("use_dora", "false");
   if (reader.boolean("lora_bias", false)) reader.refuse("lora_bias", "false");
   for (const char* field :
-       {"exclude_modules", "layers_pattern", "layer_replication", "target_parameters",
-        "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "arrow_config",
-        "kasa_config", "use_bdlora"}) {
+       {"exclude_modules", "layers_pattern", "layer_replication", "trainable_token_indices",
+        "alora_invocation_tokens", "use_qalora", "arrow_config", "kasa_config", "use_bdlora"}) {
     refuse_unless_absent(reader, field);
   }
   check_initialization(reader);
@@ -197,6 +214,11 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   lora.rank_stabilized = reader.boolean("use_rslora", false);
   read_targets(reader, lora);
   lora.blocks = read_blocks(reader);
+  if (!lora.blocks.empty() && !lora.parameters.empty()) {
+    reader.refuse("layers_to_transform",
+                  "absent: PEFT does not apply it to target_parameters, whose names may have a "
+                  "block's number (\"7.mlp.experts.down_proj\")");
+  }
   lora.saved = reader.strings("modules_to_save").value_or(std::vector<std::string>{});
   const ConfigReader ranks = reader.object("rank_pattern");
   for (const std::string& pattern : ranks.names()) {
@@ -230,10 +252,13 @@ std::string lora_text(const Lora& lora, const std::string& base, bool input_firs
       {"rank_pattern", lora.ranks},
       {"alpha_pattern", lora.alphas},
       {"layers_to_transform", lora.blocks.empty() ? json() : json(lora.blocks)},
+      {"target_parameters", lora.parameters.empty() ? json() : json(lora.parameters)},
       {"modules_to_save", lora.saved.empty() ? json() : json(lora.saved)},
   };
   if (!lora.targets.empty()) {
     fields["target_modules"] = lora.targets;
+  } else if (lora.pattern == kNoMatrix) {
+    fields["target_modules"] = json::array();
   } else {
     fields["target_modules"] = lora.pattern.empty() ? kAllLinear : lora.pattern;
   }

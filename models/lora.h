@@ -22,6 +22,9 @@ struct Lora {
   // Matrices, by the last parts of their names. Empty: selected by pattern.
   std::vector<std::string> targets;
   std::string pattern;  // a regular expression for whole names; also empty: all matrices
+  // Tensors of all experts of a block, by the last parts of their names. Of experts nothing else
+  // has adapters then.
+  std::vector<std::string> parameters;
   std::map<std::string, std::int64_t> ranks;  // by pattern of the end of a name
   std::map<std::string, double> alphas;       // by pattern of the end of a name
   std::vector<std::int64_t> blocks;           // only these blocks; empty: all
@@ -36,12 +39,19 @@ struct Lora {
 // "q_proj" and "self_attn.q_proj" are last parts of "layers.0.self_attn.q_proj", "proj" is not.
 bool ends_with_module(const std::string& name, const std::string& part);
 
+// "….experts.up_proj", the tensor of all experts that "….experts.7.up_proj" is a part of. Empty:
+// the matrix is not of an expert.
+std::string tensor_of_experts(const std::string& matrix);
+
 // The adapter of one matrix.
 struct AdapterShape {
   std::int64_t rank = 0;
   double scale = 1;
   double dropout = 0;
 };
+
+// A pattern that no matrix has: PEFT's empty list of targets.
+inline constexpr const char* kNoMatrix = "none";
 
 // The adapter of this matrix ("model.layers.0.self_attn.q_proj"). Nullopt: it has none. Not for the
 // language model's head.

@@ -54,12 +54,15 @@ void check_blocks(const ModelDescription& model, const Lora& lora) {
       *absent, count - 1));
 }
 
-std::vector<std::string> adapted_matrices(const ModelDescription& model) {
+// Matrices with an adapter, and tensors of all experts with adapters.
+std::vector<std::string> adapted_matrices(const ModelDescription& model, const Lora& lora) {
   std::vector<std::string> adapted;
   for (const LayerCost& layer : model.layers) {
     for (const TensorShape& tensor : layer.tensors) {
       if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
-      adapted.push_back(module_of(module_of(tensor.name)));
+      const std::string matrix = module_of(module_of(tensor.name));
+      const std::string joined = lora.parameters.empty() ? "" : tensor_of_experts(matrix);
+      adapted.push_back(joined.empty() ? matrix : joined);
     }
   }
   return adapted;
@@ -68,7 +71,7 @@ std::vector<std::string> adapted_matrices(const ModelDescription& model) {
 // Every setting that names something must have found it. A misspelt one would silently train less.
 void check_adapters(const ModelDescription& model, const Lora& lora) {
   check_blocks(model, lora);
-  const std::vector<std::string> adapted = adapted_matrices(model);
+  const std::vector<std::string> adapted = adapted_matrices(model, lora);
   std::vector<std::string> modules;
   for (const LayerCost& layer : model.layers) {
     for (const TensorShape& tensor : layer.tensors) {
@@ -80,9 +83,22 @@ void check_adapters(const ModelDescription& model, const Lora& lora) {
         names, [&](const std::string& name) { return ends_with_module(name, part); });
   };
   for (const std::string& target : lora.targets) {
-    if (!has(adapted, target)) {
+    if (has(adapted, target)) continue;
+    const bool of_experts = std::ranges::any_of(modules, [&](const std::string& name) {
+      return ends_with_module(name, target) && !tensor_of_experts(name).empty();
+    });
+    refuse(model, Among::blocks,
+           fmt::format("LoRA's target \"{}\" is not a matrix of a block{}", target,
+                       of_experts ? ", but of experts, which target_parameters names if the "
+                                    "files have all experts of a block in one tensor"
+                                  : ""));
+  }
+  for (const std::string& tensor : lora.parameters) {
+    if (!has(adapted, tensor)) {
       refuse(model, Among::blocks,
-             fmt::format("LoRA's target \"{}\" is not a matrix of a block", target));
+             fmt::format("LoRA's target parameter \"{}\" is not the tensor of all experts of a "
+                         "block, such as mlp.experts.down_proj",
+                         tensor));
     }
   }
   if (adapted.empty()) refuse(model, Among::blocks, "LoRA's targets match no matrix of a block");
@@ -223,6 +239,11 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
     }
   }
   if (config.lora != nullptr) {
+    if (!config.lora->parameters.empty() && !family.names.joins_experts) {
+      refuse(description, Among::blocks,
+             "LoRA's target parameters are of families whose files have all experts of a block in "
+             "one tensor; name matrices in targets");
+    }
     check_adapters(description, *config.lora);
     add_adapter_costs(description, *config.lora, question);
     set_backward_factors(description);
@@ -232,7 +253,7 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
 }
 
 void check_pattern_use(const ModelDescription& model, const Lora& lora) {
-  const std::vector<std::string> unused = unused_patterns(lora, adapted_matrices(model));
+  const std::vector<std::string> unused = unused_patterns(lora, adapted_matrices(model, lora));
   if (unused.empty()) return;
   refuse(model, Among::blocks,
          fmt::format("LoRA's {} fits no matrix that has an adapter", unused.front()));

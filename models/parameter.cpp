@@ -76,7 +76,7 @@ kernels::Weight ParameterMaker::make_matrix(const std::string& name, at::IntArra
 
 std::optional<Adapter> ParameterMaker::make_adapter(const std::string& name, std::int64_t input,
                                                     std::int64_t output) {
-  if (lora_ == nullptr || !adapters_allowed_) return std::nullopt;
+  if (lora_ == nullptr || (joined_ && lora_->parameters.empty())) return std::nullopt;
   const std::optional<AdapterShape> shape = adapter_of(*lora_, name);
   if (!shape) return std::nullopt;
   Adapter adapter{leaf({shape->rank, input}, true), leaf({output, shape->rank}, true), *shape};

@@ -57,7 +57,8 @@ class ParameterMaker {
 
   // Of the parameters that are made from now on.
   void set_token_share(double share) { token_share_ = share; }
-  void allow_adapters(bool allowed) { adapters_allowed_ = allowed; }
+  // They are parts of tensors of all experts, and so among Lora::parameters if they have adapters.
+  void set_joined(bool joined) { joined_ = joined; }
 
   const std::vector<Parameter>& made() const { return made_; }
 
@@ -70,7 +71,7 @@ class ParameterMaker {
   at::ScalarType type_;
   at::Device device_;
   double token_share_ = 1;
-  bool adapters_allowed_ = true;
+  bool joined_ = false;
   std::vector<Parameter> made_;
 };
 

@@ -148,6 +148,32 @@ void resolve_tied(const FileNames& names, TensorTable& found) {
   found.erase(head);
 }
 
+// The trained tensors, with the adapters of all experts as one, under names without PEFT's prefix.
+std::vector<FileTensor> joined_adapters(const ModelConfig& config) {
+  std::vector<FileTensor> all;
+  std::map<std::string, std::size_t> joined;
+  for (const TensorShape& tensor : describe(config).trained_tensors()) {
+    const auto expert = expert_name(tensor.name);
+    if (!expert || !tensor.adapter || config.lora->parameters.empty()) {
+      all.push_back({tensor.name, tensor.shape, {tensor.name}});
+      continue;
+    }
+    // A module with two such tensors has two layers of PEFT around it, that of down_proj outside.
+    const bool inside = expert->part.starts_with("gate_up_proj") &&
+                        adapter_of(*config.lora, expert->block + "0.down_proj");
+    const std::string module = expert->block + (inside ? "base_layer." : "");
+    const std::string name =
+        module + expert->part.substr(expert->part.find('.') + 1) + kWeight.data();
+    const auto [place, is_first] = joined.emplace(name, all.size());
+    if (is_first) all.push_back({name, tensor.shape, {}});
+    FileTensor& together = all[place->second];
+    const std::size_t side = name.ends_with(kAdapterDown) ? 0 : 1;
+    if (!is_first) together.shape[side] += tensor.shape[side];
+    together.parts.push_back(tensor.name);
+  }
+  return all;
+}
+
 void add_problems(std::string& message, std::string_view kind,
                   const std::vector<std::string>& problems) {
   if (problems.empty()) return;
@@ -265,8 +291,12 @@ std::optional<StoredTwice> tied_stored_twice(const ModelConfig& config,
   return twice;
 }
 
-std::string adapter_file_name(const ModelConfig& config, const std::string& tensor) {
-  return std::string(kPeftPrefix) + name_in_library(family_of(config).names, tensor);
+std::vector<FileTensor> adapter_files(const ModelConfig& config) {
+  std::vector<FileTensor> all = joined_adapters(config);
+  for (FileTensor& tensor : all) {
+    tensor.name = std::string(kPeftPrefix) + name_in_library(family_of(config).names, tensor.name);
+  }
+  return all;
 }
 
 Lora lora_for_peft(const ModelConfig& config) {
@@ -276,25 +306,32 @@ Lora lora_for_peft(const ModelConfig& config) {
     module = name_in_library(names, module.append(kWeight));
     module.resize(module.size() - kWeight.size());
   }
-  std::vector<TensorShape> adapters = describe(config).trained_tensors();
-  std::erase_if(adapters, [](const TensorShape& tensor) {
-    return !tensor.adapter || !tensor.name.ends_with(kAdapterDown);
-  });
-  const bool of_experts = std::ranges::any_of(
-      adapters, [](const TensorShape& tensor) { return tensor.token_share < 1; });
-  if (of_experts) lora.dropout = 0;
   // Whole names where only some blocks have adapters, or other parts of the library's model have
   // matrices of the same names.
   const bool whole = !lora.blocks.empty() || !names.module.empty();
-  const bool by_names = whole || (of_experts && lora.pattern.empty());
-  if (!by_names || (!lora.targets.empty() && names.module.empty())) return lora;
+  bool of_single_experts = false;
   std::set<std::string> targets;
-  for (const TensorShape& tensor : adapters) {
+  std::set<std::string> parameters;
+  for (const TensorShape& tensor : describe(config).trained_tensors()) {
+    if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
     const std::string matrix = tensor.name.substr(0, tensor.name.rfind(kAdapterDown));
-    targets.insert(whole ? name_in_library(names, matrix) : matrix.substr(matrix.rfind('.') + 1));
+    const std::string joined = lora.parameters.empty() ? "" : tensor_of_experts(matrix);
+    if (tensor.token_share < 1) lora.dropout = 0;
+    of_single_experts |= joined.empty() && tensor.token_share < 1;
+    if (!joined.empty()) {
+      parameters.insert(name_in_library(names, joined));
+    } else {
+      targets.insert(whole ? name_in_library(names, matrix) : matrix.substr(matrix.rfind('.') + 1));
+    }
   }
+  // PEFT applies numbers of blocks to targets only.
+  const bool of_blocks = !lora.blocks.empty() && !lora.parameters.empty();
+  if (of_blocks) lora.parameters.assign(parameters.begin(), parameters.end());
+  const bool by_names = whole || (of_single_experts && lora.pattern.empty());
+  const bool named = !lora.targets.empty() && names.module.empty() && !of_blocks;
+  if (!by_names || named) return lora;
   lora.targets.assign(targets.begin(), targets.end());
-  lora.pattern.clear();
+  lora.pattern = targets.empty() ? kNoMatrix : "";
   lora.blocks.clear();
   return lora;
 }
@@ -306,13 +343,13 @@ Lora with_own_names(const ModelConfig& config, Lora lora) {
     module.resize(module.size() - kWeight.size());
   }
   for (std::string& target : lora.targets) target = own_name(names, target);
+  for (std::string& tensor : lora.parameters) tensor = own_name(names, tensor);
   return lora;
 }
 
-std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& config,
-                                                         const std::vector<TensorShape>& in_file,
-                                                         const std::string& where) {
-  const ModelDescription model = describe(config);
+std::map<std::string, AdapterTensor> match_adapter_tensors(const ModelConfig& config,
+                                                           const std::vector<TensorShape>& in_file,
+                                                           const std::string& where) {
   const FileNames& names = family_of(config).names;
   TensorTable found;
   std::vector<std::string> surplus;
@@ -322,9 +359,23 @@ std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& conf
         found.emplace(own_name(names, tensor.name.substr(kPeftPrefix.size())), &tensor).second;
     if (!known) surplus.push_back(tensor.name);
   }
-  return match(model.trained_tensors(), std::move(found), std::move(surplus),
-               fmt::format("{}: not adapters of this {} model as adapter_config.json has them",
-                           where, model.family));
+  const std::vector<FileTensor> files = joined_adapters(config);
+  std::vector<TensorShape> all;
+  all.reserve(files.size());
+  for (const FileTensor& tensor : files) all.push_back({tensor.name, tensor.shape});
+  const auto matched =
+      match(all, std::move(found), std::move(surplus),
+            fmt::format("{}: not adapters of this {} model as adapter_config.json has them", where,
+                        config.family));
+  std::map<std::string, AdapterTensor> places;
+  for (const FileTensor& tensor : files) {
+    const std::int64_t parts = std::ssize(tensor.parts);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      places.emplace(tensor.parts[static_cast<std::size_t>(part)],
+                     AdapterTensor{matched.at(tensor.name), part, parts});
+    }
+  }
+  return places;
 }
 
 }  // namespace strait::models

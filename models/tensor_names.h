@@ -58,13 +58,20 @@ struct StoredTwice {
 std::optional<StoredTwice> tied_stored_twice(const ModelConfig& config,
                                              const std::vector<TensorShape>& in_file);
 
-// The same for the adapter_model.safetensors of PEFT: all trained tensors of a model with adapters.
-std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& config,
-                                                         const std::vector<TensorShape>& in_file,
-                                                         const std::string& where);
+// The tensors of PEFT's adapter_model.safetensors: all that are trained. The adapters of a tensor
+// of all experts are one, of whose parts the lower are one above the other, [experts · rank, in],
+// and the upper are interleaved by columns, [out, rank · experts].
+std::vector<FileTensor> adapter_files(const ModelConfig& config);
 
-// The name of a trained tensor in PEFT's files.
-std::string adapter_file_name(const ModelConfig& config, const std::string& tensor);
+// Maps the model's names of trained tensors to where they are in such a file.
+struct AdapterTensor {
+  std::string in_file;
+  std::int64_t part = 0;
+  std::int64_t parts = 1;
+};
+std::map<std::string, AdapterTensor> match_adapter_tensors(const ModelConfig& config,
+                                                           const std::vector<TensorShape>& in_file,
+                                                           const std::string& where);
 
 // The settings of the model's adapters for lora_text(). Modules have the names that PEFT knows.
 // With `blocks` but without targets each adapted matrix becomes a target. Where experts have

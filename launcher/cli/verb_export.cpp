@@ -94,10 +94,17 @@ void write_adapter(const fs::path& directory, const RunCheckpoint& source,
                    const planner::CheckpointWeights& weights, const ExportOptions& options,
                    const RemoveUnlessComplete& written) {
   std::vector<tensors::TensorSource> all;
-  for (const models::TensorShape& tensor : models::describe(source.config).trained_tensors()) {
+  for (const models::FileTensor& tensor : models::adapter_files(source.config)) {
     const at::ScalarType type = options.type.value_or(at::kFloat);
-    all.push_back({models::adapter_file_name(source.config, tensor.name), type, tensor.shape,
-                   [&weights, type, name = tensor.name] { return weights.read(name).to(type); }});
+    all.push_back({tensor.name, type, tensor.shape,
+                   [&weights, type, parts = tensor.parts,
+                    down = tensor.name.ends_with(models::kAdapterDown)] {
+                     std::vector<at::Tensor> values;
+                     values.reserve(parts.size());
+                     for (const auto& part : parts) values.push_back(weights.read(part).to(type));
+                     if (values.size() == 1) return values.front();
+                     return down ? at::cat(values) : at::stack(values, 2).flatten(1);
+                   }});
   }
   make_stoppable(all, written);
   tensors::write_safetensors(directory / "adapter_model.safetensors", std::span(all));

@@ -18,7 +18,6 @@
 #include "models/families.h"
 #include "models/initialize.h"
 #include "models/lora.h"
-#include "models/tensor_names.h"
 #include "stages/stage_state.h"
 
 namespace strait::planner {
@@ -168,7 +167,10 @@ at::Tensor CheckpointWeights::read_merged(const std::string& name) const {
   const at::Tensor down = checkpoint_.read(matrix + models::kAdapterDown);
   const at::Tensor up = checkpoint_.read(matrix + models::kAdapterUp);
   const at::Tensor product = at::mm(up, down).mul_(scale);
-  return values.add_(models::family_of(config_).input_first ? product.t() : product);
+  const models::Family& family = models::family_of(config_);
+  const bool of_expert = !models::tensor_of_experts(matrix).empty();
+  const bool input_first = of_expert ? family.experts_input_first : family.input_first;
+  return values.add_(input_first ? product.t() : product);
 }
 
 ModelWeights::Origin CheckpointWeights::origin(const std::string& name) const {
@@ -303,8 +305,16 @@ AdapterWeights::AdapterWeights(const std::string& directory, const models::Model
 }
 
 at::Tensor AdapterWeights::read(const std::string& name) const {
-  const std::string& own = in_file_.at(name);
-  return checked(file_->read(own), own, file_->path());
+  const auto& [own, part, parts] = in_file_.at(name);
+  if (parts == 1) return checked(file_->read(own), own, file_->path());
+  constexpr std::size_t kOfBlock = 4;  // two tensors of experts with two matrices each
+  const bool known = of_experts_.contains(own);
+  if (!known && of_experts_.size() == kOfBlock) of_experts_.clear();
+  at::Tensor& whole = of_experts_[own];
+  if (!known) whole = checked(file_->read(own), own, file_->path());
+  if (own.ends_with(models::kAdapterDown))
+    return whole.chunk(parts)[static_cast<std::size_t>(part)];
+  return whole.view({whole.size(0), -1, parts}).select(2, part);
 }
 
 ChosenWeights with_chosen_checkpoint(recipe::Recipe recipe) {

@@ -7,6 +7,7 @@
 #include "launcher/plan/plan.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
+#include "models/tensor_names.h"
 
 namespace strait::planner {
 
@@ -54,7 +55,9 @@ class AdapterWeights {
 
  private:
   std::optional<tensors::SafetensorsReader> file_;
-  std::map<std::string, std::string> in_file_;
+  std::map<std::string, models::AdapterTensor> in_file_;
+  mutable std::map<std::string, at::Tensor>
+      of_experts_;  // those of one block: parts are read from them
 };
 
 // A recipe in which the run that it takes weights from is replaced by that run's newest checkpoint.

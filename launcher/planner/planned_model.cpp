@@ -46,6 +46,7 @@ models::Lora lora_of(const recipe::Recipe::Model& model) {
   lora.rank_stabilized = settings.rslora;
   lora.targets = settings.targets;
   lora.pattern = settings.pattern;
+  lora.parameters = settings.target_parameters;
   lora.ranks = settings.rank_pattern;
   lora.alphas = settings.alpha_pattern;
   lora.blocks = settings.layers;
@@ -61,6 +62,7 @@ recipe::Recipe::Lora settings_of(const models::Lora& lora) {
   settings.rslora = lora.rank_stabilized;
   settings.targets = lora.targets;
   settings.pattern = lora.pattern;
+  settings.target_parameters = lora.parameters;
   settings.rank_pattern = lora.ranks;
   settings.alpha_pattern = lora.alphas;
   settings.layers = lora.blocks;
@@ -153,6 +155,7 @@ std::string adapter_note(const recipe::Recipe::Model& model, const std::string& 
 bool are_equal(recipe::Recipe::Lora one, recipe::Recipe::Lora other) {
   for (recipe::Recipe::Lora* settings : {&one, &other}) {
     std::ranges::sort(settings->targets);
+    std::ranges::sort(settings->target_parameters);
     std::ranges::sort(settings->layers);
     std::ranges::sort(settings->modules_to_save);
   }

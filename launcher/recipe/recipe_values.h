@@ -76,8 +76,9 @@ struct LoraSettings {
   double alpha = 16;
   std::vector<std::string> targets;  // last parts of the names of matrices; empty: by `pattern`
   std::string pattern;               // a regular expression of whole names; empty: all matrices
-  double dropout = 0;                // of the adapters' input
-  bool rslora = false;               // scaled by alpha / sqrt(rank), not by alpha / rank
+  std::vector<std::string> target_parameters;  // tensors of all experts of a block, by last parts
+  double dropout = 0;                          // of the adapters' input
+  bool rslora = false;                         // scaled by alpha / sqrt(rank), not by alpha / rank
   std::map<std::string, std::int64_t> rank_pattern;  // ranks of matrices whose names end so
   std::map<std::string, double> alpha_pattern;       // the same
   std::vector<std::int64_t> layers;                  // only in these blocks; empty: in all

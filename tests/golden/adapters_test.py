@@ -28,11 +28,12 @@ except ImportError as error:
     sys.exit(SKIPPED)
 
 import training_test as training
-from random_models import EXPERTS, LOOP, save_model, with_single_experts
+from random_models import EXPERTS, LOOP, in_four_bits, save_model, with_single_experts
 from training_test import INTERLEAVED, LOSS, NORM, WEIGHTS
 
 MERGED = 1e-5  # absolute, of logits
 
+OF_EXPERTS = ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"]
 CASES = {
     "llama, one stage": ("llama", {"stages": 1}, {"target_modules": ["q_proj", "v_proj"]}),
     "llama, three stages": ("llama", {"stages": 3}, {"target_modules": ["q_proj", "v_proj"]}),
@@ -112,6 +113,36 @@ CASES = {
         {"target_modules": ["q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "up_proj"], "modules_to_save": ["mlp.gate"]},
     ),
     "gpt_oss, all matrices": ("gpt_oss", {"stages": 2}, {"target_modules": "all-linear"}),
+    "gpt_oss, experts": (
+        "gpt_oss",
+        {"stages": 3, "schedule": "zero_bubble"},
+        {"target_modules": "all-linear", "target_parameters": OF_EXPERTS, "rank_pattern": {"experts.down_proj": 2}},
+    ),
+    "gpt_oss, some experts only, int8": (
+        "gpt_oss",
+        {"stages": 2, "base": "int8"},
+        {"target_modules": [], "target_parameters": ["1.mlp.experts.gate_up_proj", "experts.down_proj"]},
+    ),
+    "gpt_oss, experts over MXFP4": (
+        "gpt_oss",
+        {"stages": 1, "mxfp4": True, "model": {"hidden_size": 64, "intermediate_size": 32}},
+        {"target_modules": ["q_proj"], "target_parameters": OF_EXPERTS},
+    ),
+    "gpt_oss, experts over MXFP4, nf4": (
+        "gpt_oss",
+        {"stages": 3, "base": "nf4", "mxfp4": True, "model": {"hidden_size": 64, "intermediate_size": 32}},
+        {"target_modules": ["o_proj"], "target_parameters": OF_EXPERTS, "use_rslora": True},
+    ),
+    "mistral4, experts": (
+        "mistral4",
+        {"stages": 3},
+        {"target_modules": ["o_proj"], "target_parameters": OF_EXPERTS, "alpha_pattern": {"gate_up_proj": 3}},
+    ),
+    "mistral4, experts, int4": (
+        "mistral4",
+        {"stages": 2, "base": "int4"},
+        {"target_modules": "all-linear", "target_parameters": ["mlp.experts.gate_up_proj"]},
+    ),
     "olmoe, nf4": ("olmoe", {"stages": 1, "base": "nf4"}, {"target_modules": ["up_proj", "gate_proj"]}),
     "gpt_neox, saved head": (
         "gpt_neox",
@@ -180,6 +211,9 @@ def quantise(model, base):
     for name, module in model.named_modules():
         if base and isinstance(module, kinds) and not name.endswith("lm_head"):
             module.weight.data = BASES[base](module.weight.data)
+    for value in model.parameters():
+        if base and value.dim() == 3:  # all experts of a block
+            value.data = torch.stack([BASES[base](matrix) for matrix in value.data])
     return model
 
 
@@ -241,7 +275,7 @@ def exported_adapter(folder, fresh_model):
 
 def merge_quotients(folder, loaded, rows):
     """Logits of the merged export and of PEFT's own merge."""
-    training.strait(folder, "export", "runs/golden", "merged", "--merge")
+    training.strait(folder, "export", "runs/golden", "merged", "--merge", "--dtype", "float32")  # not as MXFP4 leaves
     ours, report = transformers.AutoModelForCausalLM.from_pretrained(
         folder / "merged", output_loading_info=True, **LOOP
     )
@@ -282,12 +316,18 @@ def run_case(name, family, case, options, seed, mistakes=()):
         folder = pathlib.Path(name_of_folder)
 
         def original():
-            return base_model(family, case.get("model", {}), seed)
+            model = base_model(family, case.get("model", {}), seed)
+            if case.get("mxfp4"):
+                packed.update(in_four_bits(model, {name: value.clone() for name, value in model.state_dict().items()}))
+            return model
 
         def model():
             return quantise(original(), case.get("base"))
 
+        packed = {}
         save_model(original(), folder / "source")
+        if packed:
+            save_file(packed, folder / "source" / "model.safetensors")
         adapted = random_adapter(model(), options, seed)
         adapted.save_pretrained(folder / "adapter")
         rows, unseen = training.random_rows(seed), training.random_rows(seed + 1000)

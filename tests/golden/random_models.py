@@ -14,10 +14,7 @@ EXPERTS = {
     "mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
     "deepseek_v3": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "glm4_moe_lite": ("mlp", "gate_proj", "up_proj", "down_proj"),
-    "mistral4": ("mlp", "gate_proj", "up_proj", "down_proj"),
 }
-# The files of these families are as transformers has it; ours has a matrix for each expert.
-JOINED = ("mistral4",)
 # transformers has it as the text part of mistral3 only.
 transformers.AutoModelForCausalLM.register(transformers.Mistral4Config, transformers.Mistral4ForCausalLM, exist_ok=True)
 # transformers' loop over experts, which takes float64, in place of a product that does not.
@@ -140,8 +137,7 @@ def save_model(model, directory, bare_names=False, only_head=False, old_buffers=
     tensors = {name: value.clone() for name, value in model.state_dict().items()}
     family = model.config.model_type
     head = "embed_out." if family == "gpt_neox" else "lm_head."
-    if family not in JOINED:
-        tensors = published(family, tensors)
+    tensors = published(family, tensors)
     if model.config.tie_word_embeddings:
         del tensors[TABLES[family] if only_head else head + "weight"]
     if bare_names:

@@ -83,7 +83,7 @@ TEST(Lora, FileIsReadBack) {
 TEST(Lora, UnsupportedSettingIsNamed) {
   for (const auto& [field, value] :
        {std::pair{"bias", R"("all")"}, std::pair{"use_dora", "true"},
-        std::pair{"layer_replication", "[[0, 2]]"}, std::pair{"target_parameters", R"(["w"])"},
+        std::pair{"layer_replication", "[[0, 2]]"}, std::pair{"target_parameters", R"("w")"},
         std::pair{"target_modules", R"("(")"}, std::pair{"rank_pattern", R"({"q": 0})"},
         std::pair{"peft_type", R"("IA3")"}, std::pair{"kasa_config", R"({"beta": 1})"},
         std::pair{"use_bdlora", R"({"nblocks": 2})"},
@@ -364,17 +364,101 @@ TEST(AdaptedModel, SavedHeadHasTheNamesOfFileAndModule) {
     EXPECT_EQ(describe(config).trained_tensors().back().name, "embed_out.weight");
     EXPECT_THAT(exported(config).saved, testing::ElementsAre("lm_head"));
   }
-  EXPECT_EQ(adapter_file_name(config, "embed_out.weight"), "base_model.model.lm_head.weight");
-  EXPECT_EQ(adapter_file_name(config, "a.lora_A.weight"), "base_model.model.a.lora_A.weight");
+  EXPECT_EQ(adapter_files(config).back().name, "base_model.model.lm_head.weight");
+  EXPECT_EQ(adapter_files(config).front().name,
+            "base_model.model.gpt_neox.layers.0.attention.dense.lora_A.weight");
 
   for (const char* head : {"embed_out.weight", "lm_head.weight"}) {
     std::vector<TensorShape> file = describe(config).trained_tensors();
     file.back().name = head;
     for (TensorShape& tensor : file) tensor.name = "base_model.model." + tensor.name;
-    EXPECT_EQ(match_adapter_tensors(config, file, "f").at("embed_out.weight"), file.back().name);
+    EXPECT_EQ(match_adapter_tensors(config, file, "f").at("embed_out.weight").in_file,
+              file.back().name);
     file.push_back(file.back());
     EXPECT_THROW(match_adapter_tensors(config, file, "f"), TensorMismatch);
   }
+}
+
+ModelConfig tiny_gpt_oss(const Lora& lora) {
+  ModelConfig config = parse_config(
+      R"({"model_type": "gpt_oss", "vocab_size": 61, "hidden_size": 8, "num_hidden_layers": 2,
+          "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
+          "intermediate_size": 6, "num_local_experts": 3, "num_experts_per_tok": 2,
+          "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}})",
+      "config.json");
+  config.lora = std::make_shared<const Lora>(lora);
+  return config;
+}
+
+TEST(AdaptersOfAllExperts, AreOneTensorInFiles) {
+  Lora lora;
+  lora.rank = 2;
+  lora.pattern = kNoMatrix;
+  lora.parameters = {"experts.gate_up_proj", "1.mlp.experts.down_proj"};
+  lora.ranks = {{R"(.*\.1\.mlp\.experts\.down_proj)", 5}};
+  const ModelConfig config = tiny_gpt_oss(lora);
+  const std::string block = "base_model.model.model.layers.";
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  std::vector<TensorShape> file;
+  for (const FileTensor& tensor : adapter_files(config)) {
+    EXPECT_EQ(tensor.parts.size(), 3U);
+    shapes[tensor.name] = tensor.shape;
+    file.push_back({tensor.name, tensor.shape});
+  }
+  // The layer of down_proj is around that of gate_up_proj, where there is one.
+  EXPECT_THAT(
+      shapes,
+      testing::UnorderedElementsAre(
+          testing::Pair(block + "0.mlp.experts.lora_A.weight", testing::ElementsAre(3 * 2, 8)),
+          testing::Pair(block + "0.mlp.experts.lora_B.weight", testing::ElementsAre(12, 2 * 3)),
+          testing::Pair(block + "1.mlp.experts.base_layer.lora_A.weight",
+                        testing::ElementsAre(3 * 2, 8)),
+          testing::Pair(block + "1.mlp.experts.base_layer.lora_B.weight",
+                        testing::ElementsAre(12, 2 * 3)),
+          testing::Pair(block + "1.mlp.experts.lora_A.weight", testing::ElementsAre(3 * 5, 6)),
+          testing::Pair(block + "1.mlp.experts.lora_B.weight", testing::ElementsAre(8, 5 * 3))));
+  const auto places = match_adapter_tensors(config, file, "f");
+  const AdapterTensor& last = places.at("model.layers.1.mlp.experts.2.down_proj.lora_B.weight");
+  EXPECT_EQ(last.in_file, block + "1.mlp.experts.lora_B.weight");
+  EXPECT_EQ(std::pair(last.part, last.parts), std::pair(std::int64_t{2}, std::int64_t{3}));
+  EXPECT_NO_THROW(check_pattern_use(describe(config), lora));
+  EXPECT_EQ(exported(config), lora);
+  file.back().shape.back() -= 1;
+  EXPECT_THROW(match_adapter_tensors(config, file, "f"), TensorMismatch);
+}
+
+TEST(AdaptersOfAllExperts, OfSomeBlocksHaveWholeNames) {
+  Lora lora;
+  lora.targets = {"q_proj"};
+  lora.parameters = {"experts.down_proj"};
+  lora.blocks = {1};
+  lora.dropout = 0.1;
+  const Lora read = exported(tiny_gpt_oss(lora));
+  EXPECT_THAT(read.parameters, testing::ElementsAre("model.layers.1.mlp.experts.down_proj"));
+  EXPECT_THAT(read.targets, testing::ElementsAre("model.layers.1.self_attn.q_proj"));
+  EXPECT_TRUE(read.blocks.empty());
+  EXPECT_EQ(read.dropout, 0) << "PEFT has none there";
+  EXPECT_EQ(describe(tiny_gpt_oss(read)).trained_tensors(),
+            describe(tiny_gpt_oss(lora)).trained_tensors());
+}
+
+TEST(AdaptersOfAllExperts, OtherNamesAreRefused) {
+  const auto refusal = [](const ModelConfig& config) {
+    return refusal_of<ConfigError>([&] { describe(config); });
+  };
+  Lora lora;
+  lora.parameters = {"mlp.router.weight"};
+  EXPECT_THAT(refusal(tiny_gpt_oss(lora)), HasSubstr("\"mlp.router.weight\" is not the tensor of"));
+  lora.parameters = {"experts.down_proj"};
+  EXPECT_THAT(refusal(adapted_gpt2(lora)), HasSubstr("name matrices in targets"));
+  lora.parameters = {};
+  EXPECT_NO_THROW(describe(tiny_gpt_oss(lora))) << "attention alone, as PEFT has it";
+  lora.targets = {"down_proj"};
+  EXPECT_THAT(refusal(tiny_gpt_oss(lora)), HasSubstr("which target_parameters names"));
+  EXPECT_THROW(parse_lora(R"({"peft_type": "LORA", "target_modules": ["q_proj"],
+      "target_parameters": ["experts.down_proj"], "layers_to_transform": [0]})",
+                          "f"),
+               ConfigError);
 }
 
 TEST(AdaptedModel, NameThatFindsNothingIsRefused) {

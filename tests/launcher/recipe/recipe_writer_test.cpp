@@ -113,6 +113,7 @@ Recipe::Lora random_lora(Draw& draw) {
   if (draw.coin()) lora.alpha_pattern = {{"^v", draw.number(1e6)}};
   if (draw.coin()) lora.layers = {draw.integer(0, 100), draw.integer(0, 100)};
   if (draw.coin()) lora.modules_to_save = {draw.text()};
+  if (draw.coin()) lora.target_parameters = {draw.text()};
   return lora;
 }
 
