@@ -22,6 +22,8 @@ struct OtherForm {
 
 constexpr std::string_view kUnpack = "unpack it with";
 
+constexpr std::string_view kParquet = "PAR1";
+
 // The first bytes of common files.
 constexpr std::array kFirstBytes = {
     std::pair{"\x1f\x8b"sv, OtherForm{"a gzip archive", "gunzip -c {0} > {1}", kUnpack}},
@@ -30,13 +32,7 @@ constexpr std::array kFirstBytes = {
     std::pair{"\xfd"
               "7zXZ"sv,
               OtherForm{"an xz archive", "xz -dc {0} > {1}", kUnpack}},
-    std::pair{
-        "PAR1"sv,
-        OtherForm{
-            "a Parquet table",
-            "python3 -c 'import sys, pandas; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
-            "orient=\"records\", lines=True)' {0} {1}.jsonl",
-            "convert it, with the packages pandas and pyarrow, with"}},
+    std::pair{kParquet, OtherForm{"a Parquet table", "mv -n {0} {1}.parquet", "rename it with"}},
     std::pair{"ARROW1"sv, OtherForm{"an Arrow table; write its records as JSONL"}},
     std::pair{"GGUF"sv, OtherForm{"a GGUF model"}},
     std::pair{"\x93NUMPY"sv, OtherForm{"a NumPy array; write it as a token file (docs/data.md)"}},
@@ -79,10 +75,11 @@ std::string free_target(const std::filesystem::path& path) {
                          fmt::format(fmt::runtime(form.command), shell_word(path.string()),
                                      shell_word(free_target(path))));
   }
-  throw store::StoreError(store::StoreError::Kind::bad_input,
-                          "{} looks like {}; data is text, JSONL with a record on each line, or a "
-                          "token file named NAME.safetensors{}",
-                          path.string(), form.looks, advice);
+  throw store::StoreError(
+      store::StoreError::Kind::bad_input,
+      "{} looks like {}; data is text, JSONL with a record on each line, Parquet, "
+      "or a token file named NAME.safetensors{}",
+      path.string(), form.looks, advice);
 }
 
 bool is_safetensors(std::string_view head) {
@@ -134,6 +131,21 @@ void refuse_other_forms(const std::filesystem::path& path, std::string_view head
     refuse_form(path, {"JSONL", "mv -n {0} {1}.jsonl", "rename it with"});
   }
   if (named_json) refuse_form(path, {"one JSON object"});
+}
+
+bool is_table(const std::filesystem::path& path) { return path.extension() == ".parquet"; }
+
+bool has_records(const std::filesystem::path& path) {
+  return path.extension() == ".jsonl" || path.extension() == ".ndjson" || is_table(path);
+}
+
+void refuse_unless_table(const std::filesystem::path& path, std::string_view head) {
+  if (head.starts_with(kParquet)) return;
+  const bool pointer = head.starts_with("version https://git-lfs");
+  throw store::StoreError(
+      store::StoreError::Kind::bad_input, "{} is named as a Parquet file and {}; {}", path.string(),
+      pointer ? "is only git's pointer to one" : "does not begin as one",
+      pointer ? "get it with: git lfs pull" : "get it again, or give it the ending of what it is");
 }
 
 std::string note_on_table(const std::filesystem::path& path) {

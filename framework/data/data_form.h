@@ -20,6 +20,12 @@ inline constexpr std::size_t kFormBytes = 64 << 10;
 // the file is to be read as JSONL. StoreError bad_input.
 void refuse_other_forms(const std::filesystem::path& path, std::string_view head, bool lines);
 
+// Whether a file's name says that it has records: lines of JSONL, or rows of a table.
+bool has_records(const std::filesystem::path& path);
+// The same of a table in columns, which is a Parquet file.
+bool is_table(const std::filesystem::path& path);
+void refuse_unless_table(const std::filesystem::path& path, std::string_view head);
+
 // A note on a file that is read as one text, though its name says that it is a table. Ends with a
 // command that writes its rows as records. Empty: it is no table.
 std::string note_on_table(const std::filesystem::path& path);

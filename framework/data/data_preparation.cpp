@@ -1,11 +1,16 @@
 #include "framework/data/data_preparation.h"
 
+#include <fmt/ranges.h>
+#include <glob.h>
+
+#include <algorithm>
 #include <set>
 
 #include "framework/data/file_packer.h"
 #include "framework/data/sample_order.h"
 #include "framework/data/token_cache.h"
 #include "framework/store/atomic_file.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 
 namespace strait::data {
@@ -112,6 +117,45 @@ void take_tokenizer(PreparedData& data, const fs::path& source, const std::strin
   data.tokenizer_name = name;
 }
 
+std::vector<std::string> matches_of(const std::string& pattern) {
+  glob_t found{};
+  const int failed = ::glob(pattern.c_str(), 0, nullptr, &found);
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; failed == 0 && i < found.gl_pathc; ++i) {
+    if (fs::is_regular_file(found.gl_pathv[i])) paths.emplace_back(found.gl_pathv[i]);
+  }
+  ::globfree(&found);
+  if (!paths.empty()) return paths;
+  refuse_data(store::StoreError::Kind::bad_input, fmt::format("no file matches {}", pattern));
+}
+
+bool is_of_split(const fs::path& file, const std::string& split) {
+  const std::string name = file.filename().string();
+  if (!has_records(file) || !name.starts_with(split)) return false;
+  return std::string_view("-._").find(name[split.size()]) != std::string_view::npos;
+}
+
+std::vector<std::string> files_of_split(const fs::path& directory, bool evaluation) {
+  const std::vector<std::string> splits = evaluation
+                                              ? std::vector<std::string>{"validation", "test"}
+                                              : std::vector<std::string>{"train"};
+  for (const std::string& split : splits) {
+    for (const fs::path& folder : {directory, directory / "data"}) {
+      std::vector<std::string> paths;
+      for (const fs::path& file : store::entries_of(folder)) {
+        if (is_of_split(file, split)) paths.push_back(file.string());
+      }
+      std::ranges::sort(paths);
+      if (!paths.empty()) return paths;
+    }
+  }
+  refuse_data(
+      store::StoreError::Kind::bad_input,
+      fmt::format("{0} is a directory without Parquet or JSONL files whose names begin with "
+                  "{1}; name its files, for instance \"{0}/*.parquet\"",
+                  directory.string(), fmt::join(splits, " or ")));
+}
+
 // Combines the rows of several files to one data set.
 class Mix {
  public:
@@ -144,6 +188,28 @@ class Mix {
 
 }  // namespace
 
+std::vector<DataFile> expanded_files(const std::vector<DataFile>& files, bool evaluation) {
+  std::vector<DataFile> all;
+  std::set<std::string> seen;
+  for (const DataFile& file : files) {
+    std::error_code none;
+    std::vector<std::string> paths{file.path};
+    if (fs::is_directory(file.path, none)) {
+      paths = files_of_split(file.path, evaluation);
+    } else if (!fs::exists(file.path, none) && file.path.find_first_of("*?[") != file.path.npos) {
+      paths = matches_of(file.path);
+    }
+    for (std::string& path : paths) {
+      if (!seen.insert(fs::absolute(path).lexically_normal().string()).second) {
+        refuse_data(store::StoreError::Kind::bad_input,
+                    fmt::format("{} is listed twice; list it once, with a weight", path));
+      }
+      all.push_back({std::move(path), file.weight});
+    }
+  }
+  return all;
+}
+
 bool is_token_file(const fs::path& source) { return source.extension() == ".safetensors"; }
 
 std::string recorded_tokenizer(const std::map<std::string, std::string>& metadata) {
@@ -162,7 +228,7 @@ PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& 
   check_too_long(options);
   PreparedSplit split;
   PreparedData& training = split.training;
-  training.files = files;
+  training.files = expanded_files(files, options.evaluation);
   training.preferences = options.preferences;
   training.rated = options.rated;
   training.cached = true;
@@ -198,8 +264,8 @@ PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& 
     trained.add(std::move(packed.tokens), file);
     if (packed.held_out != nullptr) held.add(std::move(packed.held_out), {file.path});
   }
-  training.is_token_file =
-      files.size() == 1 && files.front().weight == 1 && is_token_file(files.front().path);
+  training.is_token_file = training.files.size() == 1 && training.files.front().weight == 1 &&
+                           is_token_file(training.files.front().path);
   training.tokens = trained.finish(options.seed);
   if (options.hold_out == 0) return split;
   if (held.empty()) {

@@ -53,10 +53,17 @@ std::string recorded_tokenizer(const std::map<std::string, std::string>& metadat
 // The same for kByteTokenizer or for a directory in its present state.
 std::string tokenizer_identity(const std::string& tokenizer, const TokenizerOpener& tokenizers);
 
-// Reads texts, JSONL and token files. Texts become tokens, which are packed into rows file by file.
-// Tokens of a tokenizer's directory are stored in the user's cache (token_cache.h) and read from
-// there the next time. Writes nothing else, except unnamed files if more is packed than memory
-// should hold. StoreError bad_input with file:line for input that cannot be used.
+// The files that these names stand for, with their weights. A name with *, ? or [] is a pattern:
+// all files that it matches, in order. A directory is a data set: the files of records in it, or in
+// its folder "data", that are called "train", or for evaluation "validation", else "test", perhaps
+// with more after a - . or _. StoreError bad_input: there are none, or one is listed twice.
+std::vector<DataFile> expanded_files(const std::vector<DataFile>& files, bool evaluation);
+
+// Reads texts, JSONL, Parquet and token files, by expanded_files(). Texts become tokens, which are
+// packed into rows file by file. Tokens of a tokenizer's directory are stored in the user's cache
+// (token_cache.h) and read from there the next time. Writes nothing else, except unnamed files if
+// more is packed than memory should hold. StoreError bad_input with file:line for input that cannot
+// be used.
 PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& options,
                          const TokenizerOpener& tokenizers);
 PreparedData read_data(const std::vector<DataFile>& files, DataOptions options,

@@ -276,7 +276,7 @@ class FilePacker::Split {
 };
 
 PackedFile FilePacker::pack(const fs::path& source) {
-  RecordReader reader(source, options_.preferences, options_.rated);
+  RecordReader reader(source, tokenizers_, options_.preferences, options_.rated);
   if (options_.hold_out > 0 && reader.is_text()) {
     throw store::StoreError(
         store::StoreError::Kind::bad_input,

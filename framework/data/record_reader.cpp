@@ -12,11 +12,9 @@ constexpr std::uint64_t kPiece = 1 << 20;
 
 }  // namespace
 
-RecordReader::RecordReader(const std::filesystem::path& path, bool preferences, bool rated)
-    : file_(path),
-      lines_(path.extension() == ".jsonl" || path.extension() == ".ndjson"),
-      preferences_(preferences),
-      rated_(rated) {
+RecordReader::RecordReader(const std::filesystem::path& path, const TokenizerOpener& tables,
+                           bool preferences, bool rated)
+    : file_(path), lines_(has_records(path)), preferences_(preferences), rated_(rated) {
   if (file_.size() == 0) {
     // An empty file is a mistake, such as an interrupted download, so it is not taken for no
     // records.
@@ -24,6 +22,11 @@ RecordReader::RecordReader(const std::filesystem::path& path, bool preferences, 
   }
   std::string head(std::min<std::uint64_t>(file_.size(), kFormBytes), '\0');
   file_.read(0, std::as_writable_bytes(std::span(head)));
+  if (is_table(path)) {
+    refuse_unless_table(path, head);
+    table_ = tables.open_table(path);
+    return;
+  }
   refuse_other_forms(path, head, lines_);
   if (!preferences_ || lines_) return;
   throw store::StoreError(
@@ -38,7 +41,7 @@ RecordReader::RecordReader(const std::filesystem::path& path, bool preferences, 
 std::optional<Record> RecordReader::next() {
   if (!lines_) return next_part();
   while (ready_.empty()) {
-    const std::optional<std::string> line = next_line();
+    const std::optional<std::string> line = table_ == nullptr ? next_line() : next_row();
     if (!line) break;
     if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
     ++records_;
@@ -51,8 +54,8 @@ std::optional<Record> RecordReader::next() {
     return next;
   }
   if (records_ == 0) {
-    throw store::StoreError(store::StoreError::Kind::bad_input,
-                            "{} holds no record, only blank lines", file_.path().string());
+    throw store::StoreError(store::StoreError::Kind::bad_input, "{} holds no record{}",
+                            file_.path().string(), table_ == nullptr ? ", only blank lines" : "");
   }
   if (!unpaired_.empty()) {
     throw store::StoreError(store::StoreError::Kind::bad_input,
@@ -143,6 +146,21 @@ std::optional<std::string> RecordReader::next_line() {
   position_ = std::min(end + 1, buffer_.size());
   if (line_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
   return line;
+}
+
+std::optional<std::string> RecordReader::next_row() {
+  std::optional<std::string> row = table_->next();
+  if (!row) return row;
+  ++line_;
+  if (row->size() <= kMaximumLine) return row;
+  throw store::StoreError(store::StoreError::Kind::bad_input,
+                          "{}: the record is longer than {} bytes; leave it out, or cut its text",
+                          origin(), kMaximumLine);
+}
+
+std::uint64_t RecordReader::bytes_read() const {
+  if (table_ == nullptr) return offset_;
+  return static_cast<std::uint64_t>(table_->share_read() * static_cast<double>(file_.size()));
 }
 
 // Consumed bytes are dropped first, so `position_` is 0 afterwards.

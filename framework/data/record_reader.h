@@ -6,28 +6,29 @@
 #include "framework/data/data_form.h"
 #include "framework/data/preference_record.h"
 #include "framework/data/record.h"
+#include "framework/data/tokenizer.h"
 #include "framework/store/input_file.h"
 
 namespace strait::data {
 
 // The records of a data file, one by one. A file named .jsonl or .ndjson has one record per line,
-// and blank lines are skipped. Any other file is one text, which comes in parts. One thread.
-// StoreError bad_input, with file:line: a file of another form (data_form.h), an empty file, one
-// without records, or a line above the limit.
+// and blank lines are skipped. One named .parquet has one per row. Any other file is one text,
+// which comes in parts. One thread. StoreError bad_input, with file:line: a file of another form
+// (data_form.h), an empty file, one without records, or a line above the limit.
 class RecordReader {
  public:
   static constexpr std::uint64_t kMaximumLine = kLongestLine;
 
   // With `preferences` each line is two records, the chosen answer and then the rejected one. With
   // `rated` each answer is two: the answer, and after it that of the nearest record before with
-  // another prompt (at the start of the file: after it).
-  explicit RecordReader(const std::filesystem::path& path, bool preferences = false,
-                        bool rated = false);
+  // another prompt (at the start of the file: after it). `tables` opens a Parquet file.
+  RecordReader(const std::filesystem::path& path, const TokenizerOpener& tables,
+               bool preferences = false, bool rated = false);
 
   std::optional<Record> next();  // nothing: no more records
 
   std::uint64_t bytes() const { return file_.size(); }
-  std::uint64_t bytes_read() const { return offset_; }
+  std::uint64_t bytes_read() const;
   bool is_text() const { return !lines_; }
 
  private:
@@ -37,11 +38,13 @@ class RecordReader {
   void parse_pairs(const std::string& line);
   void add_rated(const Answer& answer);
   void add_pair(const Record& first, const Record& second);
+  std::optional<std::string> next_row();
   void fill();
   std::string origin() const;
 
   store::InputFile file_;
-  bool lines_ = false;
+  bool lines_ = false;  // or rows of a table
+  std::unique_ptr<TableReader> table_;
   bool preferences_ = false;
   bool rated_ = false;
   std::deque<Record> ready_;      // come next

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "framework/data/packer.h"
@@ -33,7 +34,19 @@ class Tokenizer {
   virtual bool ends_records() const = 0;
 };
 
-// Opens the tokenizers of directories.
+// The records of a table in columns. One thread.
+class TableReader {
+ public:
+  TableReader() = default;
+  TableReader(const TableReader&) = delete;
+  TableReader& operator=(const TableReader&) = delete;
+  virtual ~TableReader() = default;
+
+  virtual std::optional<std::string> next() = 0;  // as a line of JSONL; nothing: no more records
+  virtual double share_read() const = 0;          // 0 to 1
+};
+
+// Opens the tokenizers of directories, and tables.
 class TokenizerOpener {
  public:
   virtual ~TokenizerOpener() = default;
@@ -43,6 +56,8 @@ class TokenizerOpener {
   virtual std::string hash(const std::filesystem::path& directory) const = 0;
   virtual std::string program_hash() const = 0;  // of the tokenizer program
   virtual std::unique_ptr<Tokenizer> start(const std::filesystem::path& directory) const = 0;
+  // Of a Parquet file. StoreError bad_input: it cannot be read.
+  virtual std::unique_ptr<TableReader> open_table(const std::filesystem::path& file) const = 0;
 };
 
 // The tokenizer that needs no file: byte b is token b, and one further token ends a record.

@@ -3,12 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/data/chat_record.h"
+#include "framework/data/data_preparation.h"
 #include "framework/data/record_reader.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/ask_model.h"
 #include "launcher/cli/generation.h"
 #include "launcher/cli/run_options.h"
+#include "launcher/tokenizer/tokenizer_worker.h"
 #include "launcher/worker/model_part.h"
 #include "models/model_description.h"
 
@@ -21,10 +23,7 @@ constexpr int kMostRead = 100'000;
 constexpr std::size_t kShortPrompt = 100;
 constexpr std::size_t kTextWords = 6;
 
-bool is_lines(const data::DataFile& file) {
-  const std::filesystem::path ending = std::filesystem::path(file.path).extension();
-  return ending == ".jsonl" || ending == ".ndjson";
-}
+bool is_lines(const data::DataFile& file) { return data::has_records(file.path); }
 
 // Up to the first answer of the assistant's. The pieces of a chat are "role: " and "content\n" in
 // turn.
@@ -74,7 +73,7 @@ std::vector<SamplePrompt> prompts_of(const recipe::Recipe& recipe,
   const auto file = std::ranges::find_if(files, is_lines);
   if (file == files.end()) return prompts;
   const bool preferences = recipe.train.preference.loss != recipe::PreferenceKind::none;
-  data::RecordReader reader(file->path, preferences,
+  data::RecordReader reader(file->path, tokenizer::PythonTokenizers(), preferences,
                             recipe.train.preference.loss == recipe::PreferenceKind::kto);
   for (int read = 0; read < kMostRead && prompts.size() < most; ++read) {
     const auto record = reader.next();
@@ -118,15 +117,18 @@ std::string sample_line(const SamplePrompt& prompt, const std::string& answer, b
 std::vector<SamplePrompt> held_out_prompts(const recipe::Recipe& recipe, std::size_t most) {
   const recipe::Recipe::Data& data = recipe.data;
   if (!data.eval.empty())
-    return prompts_of(recipe, data.eval, most, [](const auto&) { return true; });
+    return prompts_of(recipe, data::expanded_files(data.eval, true), most,
+                      [](const auto&) { return true; });
   if (data.hold_out == 0) return {};
-  return prompts_of(recipe, data.train, most, [&](const data::Record& record) {
-    return data::is_held_out(record, data.hold_out, static_cast<std::uint64_t>(recipe.seed));
-  });
+  return prompts_of(
+      recipe, data::expanded_files(data.train, false), most, [&](const data::Record& record) {
+        return data::is_held_out(record, data.hold_out, static_cast<std::uint64_t>(recipe.seed));
+      });
 }
 
 std::vector<SamplePrompt> training_prompts(const recipe::Recipe& recipe, std::size_t most) {
-  return prompts_of(recipe, recipe.data.train, most, [](const auto&) { return true; });
+  return prompts_of(recipe, data::expanded_files(recipe.data.train, false), most,
+                    [](const auto&) { return true; });
 }
 
 std::string prompt_flags(const std::vector<SamplePrompt>& prompts) {

@@ -93,7 +93,7 @@ void show_records(const PrepareFlags& flags, const data::DataOptions& options) {
   if (options.tokenizer != "bytes") {
     worker = std::make_unique<tokenizer::TokenizerWorker>(options.tokenizer, template_of(flags));
   }
-  data::RecordReader reader(flags.data);
+  data::RecordReader reader(flags.data, tokenizer::PythonTokenizers());
   for (std::int64_t i = 0; i < flags.shown; ++i) {
     auto record = reader.next();
     if (!record) return;
@@ -201,8 +201,9 @@ base::ExitCode prepare(const PrepareFlags& flags) {
 
 void add_prepare(CLI::App& cli, Command& command) {
   const auto flags = std::make_shared<PrepareFlags>();
-  CLI::App* verb = cli.add_subcommand("prepare", "make tokens of text or JSONL, and look at them");
-  verb->add_option("data", flags->data, "text or JSONL")->required();
+  CLI::App* verb =
+      cli.add_subcommand("prepare", "make tokens of text, JSONL or Parquet, and look at them");
+  verb->add_option("data", flags->data, "text, JSONL or Parquet")->required();
   verb->add_option("file", flags->file,
                    "a token file to write, NAME.safetensors; absent: only the cache is filled");
   verb->add_option("--model,--tokenizer", flags->model,

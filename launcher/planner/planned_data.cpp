@@ -107,6 +107,8 @@ data::DataFile own_file(const plan::Plan::Data& data) {
 recipe::Recipe::Data sources_of(const recipe::Recipe& recipe, const plan::Plan* before) {
   recipe::Recipe::Data data = recipe.data;
   if (before == nullptr) {
+    data.train = data::expanded_files(data.train, /*evaluation=*/false);
+    data.eval = data::expanded_files(data.eval, /*evaluation=*/true);
     check_data_files("data.train", data.train);
     check_data_files("data.eval", data.eval);
     return data;

@@ -129,7 +129,7 @@ std::vector<RecipeKey> data_keys() {
   using key_kinds::integer;
   return {
       data_files("data.train", in_data<&Data::train>(),
-                 "text, JSONL (text | prompt+completion | messages), or token files; docs/data.md"),
+                 "text, JSONL or Parquet (text | prompt+completion | messages), or token files"),
       data_files("data.eval", in_data<&Data::eval>(), "the same, for evaluation"),
       hold_out(),
       key_kinds::text("data.tokenizer", in_data<&Data::tokenizer>(), "\"bytes\" or a path",

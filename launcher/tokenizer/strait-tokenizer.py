@@ -1,7 +1,7 @@
 """The tokenizer process of strait: records in, token ids and target spans out, over its own stdin and stdout.
 
 Started by the launcher's side only. A message is a JSON text behind its length (4 bytes, little-endian);
-an answer has, behind its JSON, `body` more bytes: token ids as int32. What is wrong with a file or a
+an answer has, behind its JSON, `body` more bytes: token ids as int32. It reads Parquet files, too. What is wrong with a file or a
 record is answered as {"error": sentence}, and the process goes on. Templates come from strangers: they run in
 jinja2's sandbox, with limits of time and size, and cannot reach files.
 """
@@ -793,14 +793,77 @@ def token_spans(encoding, spans, takes_space):
     return found
 
 
+# --- tables
+
+BATCH_BYTES = 4 << 20  # of rows that are sent together
+READ_BYTES = 1 << 20  # of a column at a time, in place of all of a row group
+# Columns that records are made of. Others, such as pictures, are not read.
+RECORD_COLUMNS = ("text", "prompt", "completion", "messages", "conversations", "instruction", "input", "output",
+                  "history", "system", "tools", "chosen", "rejected", "label")
+
+
+class Table:
+    """The rows of a Parquet file as lines of JSONL."""
+
+    def __init__(self, path):
+        self.path, self.row = path, 0
+        try:
+            import pyarrow.parquet
+        except ImportError:
+            raise Refusal(f"{path} is read with the package pyarrow, which {sys.executable} lacks; install it with "
+                          f"{shlex.quote(sys.executable)} -m pip install pyarrow, or set STRAIT_PYTHON to a Python that "
+                          "has it") from None
+        self.file = self.guarded(lambda: pyarrow.parquet.ParquetFile(path, buffer_size=READ_BYTES, pre_buffer=False))
+        metadata, names = self.file.metadata, self.file.schema_arrow.names
+        columns = [name for name in names if name in RECORD_COLUMNS]
+        if not columns:
+            raise Refusal(f"{path} has the columns {', '.join(names)}, and none that a record is made of: text; prompt and "
+                          "completion; messages; conversations; or instruction and output")
+        self.rows = metadata.num_rows
+        size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+        count = max(1, min(4096, BATCH_BYTES * self.rows // max(size, 1)))
+        self.batches = self.guarded(lambda: self.file.iter_batches(count, columns=columns, use_threads=False))
+
+    def guarded(self, work):
+        try:
+            return work()
+        except (Refusal, MemoryError):
+            raise
+        except Exception as error:
+            what = " ".join(str(error).split())[:200]
+            raise Refusal(f"{self.path} cannot be read as a Parquet file, so it may be damaged or cut short; get it again "
+                          f"({what})") from None
+
+    def next_rows(self):
+        rows, size = [], 0
+        while size < BATCH_BYTES and (batch := self.guarded(lambda: next(self.batches, None))) is not None:
+            for row in batch.to_pylist():
+                self.row += 1
+                rows.append(json.dumps(self.plain(row), ensure_ascii=False))
+                size += len(rows[-1])
+        return rows
+
+    def plain(self, value):
+        """A value as JSONL would have it. A struct of a column has all keys of all rows: null stands for a key that is
+        not there, but under "content", where templates know it."""
+        if isinstance(value, dict):
+            return {key: self.plain(one) for key, one in value.items() if one is not None or key == "content"}
+        if isinstance(value, (list, tuple)):
+            return [self.plain(one) for one in value]
+        if isinstance(value, bytes):
+            try:
+                return value.decode()
+            except ValueError:
+                raise Refusal(f"{self.path}:{self.row}: a text is not UTF-8") from None
+        return value if value is None or isinstance(value, (str, int, float)) else str(value)
+
+
 class Worker:
     def __init__(self):
-        self.jinja2, self.tokenizers = open_packages()
-        self.folder = None
+        self.folder = self.table = None
 
     def open(self, request):
-        self.folder = TokenizerFolder(self.jinja2, self.tokenizers, pathlib.Path(request["directory"]),
-                                      request.get("template", ""))
+        self.folder = TokenizerFolder(*open_packages(), pathlib.Path(request["directory"]), request.get("template", ""))
         return {"template": self.folder.template, "ends": self.folder.end_tokens(), "ends_records": bool(self.folder.ends),
                 "vocabulary": self.folder.tokenizer.get_vocab_size(), "chat": "default" in self.folder.templates}, []
 
@@ -877,9 +940,17 @@ class Worker:
         head, whole = tokenizer.decode(request["prompt"]), tokenizer.decode(request["prompt"] + ids)
         return {"text": whole[len(head):] if whole.startswith(head) else tokenizer.decode(ids)}, []
 
+    def open_table(self, request):
+        self.table = Table(request["file"])
+        return {}, []
+
+    def rows(self, request):
+        rows = self.table.next_rows()
+        return {"rows": rows, "share": self.table.row / max(self.table.rows, 1)}, []
+
     def answer(self, request):
-        return {"open": self.open, "records": self.records, "prompt": self.prompt, "decode": self.decode}[
-            request["do"]](request)
+        return {"open": self.open, "records": self.records, "prompt": self.prompt, "decode": self.decode,
+                "table": self.open_table, "rows": self.rows}[request["do"]](request)
 
 
 def read_requests(stream, requests):

@@ -1,7 +1,6 @@
 #include "launcher/tokenizer/tokenizer_worker.h"
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "framework/store/file_hash.h"
@@ -9,7 +8,6 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 
 namespace strait::tokenizer {
@@ -55,28 +53,6 @@ std::vector<fs::path> more_templates(const fs::path& folder) {
 }
 
 using Json = nlohmann::json;
-
-// A larger one is not an answer: the script printed something else into the stream.
-constexpr std::size_t kMaximumAnswer = std::size_t{1} << 30;
-
-constexpr base::PythonScript kScript = {"strait-tokenizer.py", "runs tokenizers",
-                                        "the packages tokenizers and jinja2"};
-
-std::string little_endian(std::size_t size) {
-  std::string bytes;
-  for (unsigned shift = 0; shift < 32; shift += 8) {
-    bytes += static_cast<char>(size >> shift & 0xffU);
-  }
-  return bytes;
-}
-
-std::size_t from_little_endian(std::string_view bytes) {
-  std::size_t size = 0;
-  for (unsigned i = 0; i < 4; ++i) {
-    size |= std::size_t{static_cast<unsigned char>(bytes[i])} << 8 * i;
-  }
-  return size;
-}
 
 // One request's record, and the index of the caller's record that it is a part of.
 struct Part {
@@ -149,32 +125,20 @@ TokenizerFolder open_tokenizer(const fs::path& directory) {
   return {fs::absolute(directory).lexically_normal(), hash.hex()};
 }
 
-struct TokenizerWorker::Answer {
-  Json head;
-  std::vector<std::int32_t> tokens;
-};
-
 TokenizerWorker::TokenizerWorker(const fs::path& directory, const std::string& chat_template,
                                  std::chrono::seconds timeout)
-    : directory_(fs::absolute(directory)), timeout_(timeout), process_(base::start_of(kScript)) {
+    : directory_(fs::absolute(directory)),
+      worker_(fmt::format("the tokenizer process of {}", directory_.string()), timeout) {
   const Json head =
-      ask(Json{{"do", "open"}, {"directory", directory_.string()}, {"template", chat_template}}
-              .dump())
+      worker_
+          .ask(Json{{"do", "open"}, {"directory", directory_.string()}, {"template", chat_template}}
+                   .dump())
           .head;
-  understand([&] {
+  worker_.understand([&] {
     ends_ = head.at("ends").get<std::vector<std::int32_t>>();
     ends_records_ = head.at("ends_records").get<bool>();
     template_text_ = head.at("template").get<std::string>();
   });
-}
-
-// The process runs a Python of the user's, which may be any program.
-void TokenizerWorker::understand(const std::function<void()>& read_answer) {
-  try {
-    read_answer();
-  } catch (const Json::exception& error) {
-    refuse_death(fmt::format("gave an answer that is not understood ({})", error.what()));
-  }
 }
 
 std::vector<data::Document> TokenizerWorker::documents(std::span<const data::Record> records,
@@ -200,8 +164,8 @@ void TokenizerWorker::send(std::span<const data::Record> records, data::Targets 
       list += (owners.empty() ? "" : ",") + parts[from].json;
       owners.push_back(parts[from].record);
     }
-    write(fmt::format(R"({{"do":"records","targets":"{}","records":[{}]}})",
-                      kTargets[static_cast<std::size_t>(targets)], list));
+    worker_.write(fmt::format(R"({{"do":"records","targets":"{}","records":[{}]}})",
+                              kTargets[static_cast<std::size_t>(targets)], list));
   }
   batches_.push_back(std::move(batch));
 }
@@ -210,17 +174,18 @@ std::vector<data::Document> TokenizerWorker::receive() {
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
   for (const std::vector<std::size_t>& owners : batch.requests) {
-    const Answer answer = read();
-    understand([&] { add_tokens(answer, owners, batch.documents); });
+    const auto answer = worker_.read();
+    worker_.understand([&] { add_tokens(answer, owners, batch.documents); });
   }
   return std::move(batch.documents);
 }
 
-void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::size_t>& owners,
+void TokenizerWorker::add_tokens(const PythonWorker::Answer& answer,
+                                 const std::vector<std::size_t>& owners,
                                  std::vector<data::Document>& documents) {
   if (answer.head.contains("error")) {
     const auto record = answer.head.value("record", std::size_t{0});
-    if (record >= owners.size()) refuse_death("names a record that it was not given");
+    if (record >= owners.size()) worker_.refuse_death("names a record that it was not given");
     throw store::StoreError(store::StoreError::Kind::bad_input, "{}: {}",
                             documents[owners[record]].origin,
                             base::printable(answer.head["error"].get<std::string>()));
@@ -233,7 +198,7 @@ void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::si
     const auto start = static_cast<std::ptrdiff_t>(document.is_target.size());
     const auto count = counts.at(i).get<std::ptrdiff_t>();
     if (count < 0 || count > answer.tokens.end() - token) {
-      refuse_death("gave fewer tokens than it counted");
+      worker_.refuse_death("gave fewer tokens than it counted");
     }
     document.tokens.insert(document.tokens.end(), token, token + count);
     document.is_target.resize(document.tokens.size(), 0);
@@ -241,7 +206,8 @@ void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::si
     for (const Json& span : targets.at(i)) {
       const auto from = span.at(0).get<std::ptrdiff_t>();
       const auto to = span.at(1).get<std::ptrdiff_t>();
-      if (from < 0 || to < from || to > count) refuse_death("gave targets outside of a record");
+      if (from < 0 || to < from || to > count)
+        worker_.refuse_death("gave targets outside of a record");
       const auto marks = document.is_target.begin() + start;
       std::fill(marks + from, marks + to, std::uint8_t{1});
     }
@@ -249,84 +215,28 @@ void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::si
 }
 
 std::vector<std::int32_t> TokenizerWorker::prompt(const std::string& text) {
-  return ask(Json{{"do", "prompt"}, {"text", text}}.dump()).tokens;
+  return worker_.ask(Json{{"do", "prompt"}, {"text", text}}.dump()).tokens;
 }
 
 std::vector<std::int32_t> TokenizerWorker::chat_prompt(const std::string& chat) {
   // As it is, like a record: parsed and written again, its keys would be in another order, which
   // templates show.
-  return ask(fmt::format(R"({{"do":"prompt","record":{}}})", chat)).tokens;
+  return worker_.ask(fmt::format(R"({{"do":"prompt","record":{}}})", chat)).tokens;
 }
 
 std::string TokenizerWorker::decode(std::span<const std::int32_t> prompt,
                                     std::span<const std::int32_t> tokens) {
-  return text_of(ask(Json{{"do", "decode"}, {"prompt", prompt}, {"ids", tokens}}.dump()));
+  return text_of(worker_.ask(Json{{"do", "decode"}, {"prompt", prompt}, {"ids", tokens}}.dump()));
 }
 
 std::string TokenizerWorker::decode_all(std::span<const std::int32_t> tokens) {
-  return text_of(ask(Json{{"do", "decode"}, {"ids", tokens}}.dump()));
+  return text_of(worker_.ask(Json{{"do", "decode"}, {"ids", tokens}}.dump()));
 }
 
-std::string TokenizerWorker::text_of(const Answer& answer) {
+std::string TokenizerWorker::text_of(const PythonWorker::Answer& answer) {
   std::string text;
-  understand([&] { text = answer.head.at("text").get<std::string>(); });
+  worker_.understand([&] { text = answer.head.at("text").get<std::string>(); });
   return text;
-}
-
-TokenizerWorker::Answer TokenizerWorker::ask(const std::string& request) {
-  write(request);
-  return read();
-}
-
-void TokenizerWorker::write(const std::string& request) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  if (!process_.write(little_endian(request.size()), deadline) ||
-      !process_.write(request, deadline)) {
-    refuse_death("did not take its input");
-  }
-}
-
-TokenizerWorker::Answer TokenizerWorker::read() {
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
-  std::string bytes;
-  const auto receive = [&](std::size_t size) {
-    bytes.clear();
-    if (size > kMaximumAnswer) refuse_death("gave an answer of impossible size");
-    const auto result = process_.read_bytes(bytes, size, deadline);
-    if (result == base::PipedProcess::ReadResult::timeout) {
-      refuse_death(fmt::format("did not answer within {} s", timeout_.count()));
-    }
-    if (result == base::PipedProcess::ReadResult::end) refuse_death("ended");
-  };
-  receive(4);
-  receive(from_little_endian(bytes));
-  Answer answer{Json::parse(bytes, nullptr, false), {}};
-  if (!answer.head.is_object()) refuse_death("gave an answer that is not JSON");
-  std::size_t size = 0;
-  understand([&] { size = answer.head.value("body", std::size_t{0}); });
-  receive(size);
-  answer.tokens.resize(bytes.size() / sizeof(std::int32_t));
-  std::memcpy(answer.tokens.data(), bytes.data(), answer.tokens.size() * sizeof(std::int32_t));
-  // Of a record the caller knows the place.
-  if (answer.head.contains("error") && !answer.head.contains("record")) {
-    std::string error;
-    understand([&] { error = answer.head["error"].get<std::string>(); });
-    throw store::StoreError(store::StoreError::Kind::bad_input, base::printable(error));
-  }
-  return answer;
-}
-
-void TokenizerWorker::refuse_death(const std::string& how) {
-  std::string last = process_.errors();
-  last.erase(last.find_last_not_of("\r\n ") + 1);
-  const std::size_t line = last.rfind('\n');
-  if (line != last.npos) last.erase(0, line + 1);
-  throw base::UserError(base::ExitCode::bad_input,
-                        "the tokenizer process of {} {}{} (its Python is {}, which STRAIT_PYTHON "
-                        "changes)",
-                        directory_.string(), how,
-                        last.empty() ? "" : fmt::format(": {}", base::printable(last)),
-                        base::python_for(kScript));
 }
 
 std::string PythonTokenizers::hash(const fs::path& directory) const {
@@ -334,9 +244,7 @@ std::string PythonTokenizers::hash(const fs::path& directory) const {
   return chat_template_.empty() ? hash : store::hash_text(hash + " " + chat_template_);
 }
 
-std::string PythonTokenizers::program_hash() const {
-  return store::hash_file(base::file_of(kScript)).hash;
-}
+std::string PythonTokenizers::program_hash() const { return PythonWorker::script_hash(); }
 
 std::unique_ptr<data::Tokenizer> PythonTokenizers::start(const fs::path& directory) const {
   return std::make_unique<TokenizerWorker>(directory, chat_template_);

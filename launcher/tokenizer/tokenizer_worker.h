@@ -1,7 +1,7 @@
 #pragma once
 
 #include "framework/data/tokenizer.h"
-#include "launcher/base/piped_process.h"
+#include "launcher/tokenizer/python_worker.h"
 
 namespace strait::tokenizer {
 
@@ -55,32 +55,26 @@ class TokenizerWorker : public data::Tokenizer {
   bool ends_records() const override { return ends_records_; }
 
  private:
-  struct Answer;
   // One that was sent.
   struct Batch {
     std::vector<data::Document> documents;  // without tokens
     // Of each request the records whose parts it has.
     std::vector<std::vector<std::size_t>> requests;
   };
-  Answer ask(const std::string& request);
-  void write(const std::string& request);
-  Answer read();
-  void add_tokens(const Answer& answer, const std::vector<std::size_t>& owners,
+  void add_tokens(const PythonWorker::Answer& answer, const std::vector<std::size_t>& owners,
                   std::vector<data::Document>& documents);
-  std::string text_of(const Answer& answer);
-  void understand(const std::function<void()>& read_answer);
-  [[noreturn]] void refuse_death(const std::string& how);
+  std::string text_of(const PythonWorker::Answer& answer);
 
   std::filesystem::path directory_;
-  std::chrono::seconds timeout_;
-  base::PipedProcess process_;
+  PythonWorker worker_;
   std::deque<Batch> batches_;
   std::vector<std::int32_t> ends_;
   bool ends_records_ = false;
   std::string template_text_;
 };
 
-// Directories of tokenizers, each opened by a TokenizerWorker.
+// Directories of tokenizers, each opened by a TokenizerWorker, and Parquet files, each read by such
+// a process, which needs the package pyarrow for them.
 class PythonTokenizers : public data::TokenizerOpener {
  public:
   // See TokenizerWorker.
@@ -92,6 +86,7 @@ class PythonTokenizers : public data::TokenizerOpener {
   std::string hash(const std::filesystem::path& directory) const override;
   std::string program_hash() const override;  // UserError: the worker's script is not there
   std::unique_ptr<data::Tokenizer> start(const std::filesystem::path& directory) const override;
+  std::unique_ptr<data::TableReader> open_table(const std::filesystem::path& file) const override;
 
  private:
   std::string chat_template_;

@@ -17,6 +17,12 @@ import unittest.mock
 import runs
 
 try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
+
+try:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 except ImportError as error:
     print(f"skipped: {error}; ./strait setup installs it")
@@ -379,6 +385,102 @@ class TokenizerRuns(runs.RunCase):
         for rule, word in (("drop", "1 dropped"), ("truncate", "1 truncated"), ("split", "1 split")):
             out = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64", "--too-long", rule)
             self.assertIn(f"longer than a row of 64 tokens: {word}", out)
+
+    def write_table(self, path, records, **options):
+        (self.home / path).parent.mkdir(parents=True, exist_ok=True)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), self.home / path, **options)
+
+    def prepared(self, data, tokenizer="model"):
+        self.ok("prepare", data, "made.safetensors", "--row", "512", *(["--model", "model"] if tokenizer else []))
+        table = runs.read_safetensors(self.home / "made.safetensors")
+        (self.home / "made.safetensors").unlink()
+        return {name: table[name] for name in ("input_ids", "document", "loss_mask")}
+
+    @unittest.skipIf(pyarrow is None, "needs pyarrow; ./strait setup installs it")
+    def test_rows_of_Parquet_are_those_of_the_same_records_in_JSONL(self):
+        template = TEMPLATE.replace("m.content +", "(m.content if m.content is not none else '-') + m | list | string + m.tool_calls | default('') | string +")
+        (self.home / "model/tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "chat_template": template}))
+        call = {"function": {"name": "add", "arguments": {"a": 1}}}
+        other = {"function": {"name": "now", "arguments": {"zone": "é"}}}
+        kinds = {
+            # The struct of a message has the keys of all of them.
+            "chats": [{"messages": [{"role": "user", "content": f"what is {i}?"},
+                                    {"role": "assistant", "content": None, "tool_calls": [call if i % 2 else other]},
+                                    {"role": "tool", "content": "7", "name": "add"},
+                                    {"role": "assistant", "content": f"it é {i}", "weight": i % 3}],
+                       "picture": b"\xff\x00"} for i in range(12)],
+            "pairs": [{"prompt": f"a {i} ", "completion": "b\n" * (i % 5), "system": None} for i in range(40)],
+            "texts": [{"text": f"it is {i}\n" * 9, "when": None} for i in range(40)],
+            "turns": [{"conversations": [{"from": "human", "value": "what"}, {"from": "gpt", "value": f"it {i}"}]}
+                      for i in range(7)],
+            "answers": [{"instruction": f"what {i}", "input": "it" if i % 2 else None, "output": "user"} for i in range(9)],
+        }
+        for kind, records in kinds.items():
+            self.write_table(f"{kind}.parquet", records, row_group_size=5)
+            kept = [{k: v for k, v in one.items() if isinstance(v, (str, list))} for one in records]
+            (self.home / f"{kind}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in kept))
+            for tokenizer in ("model", None):
+                if kind == "chats" and tokenizer is None:
+                    continue  # calls of tools need a template
+                with self.subTest(kind, tokenizer=tokenizer):
+                    rows = self.prepared(f"{kind}.jsonl", tokenizer)
+                    self.assertEqual(self.prepared(f"{kind}.parquet", tokenizer), rows)
+        self.assertIn("from the cache", self.ok("prepare", "texts.parquet", "--model", "model", "--row", "512"))
+
+    @unittest.skipIf(pyarrow is None, "needs pyarrow; ./strait setup installs it")
+    def test_a_data_set_of_several_Parquet_files_is_trained_on(self):
+        records = [{"prompt": f"what {i} ", "completion": f"it {i % 7}"} for i in range(90)]
+        for part in range(3):
+            self.write_table(f"set/data/train-0000{part}-of-00003.parquet", records[part::3])
+        self.write_table("set/data/validation-00000-of-00001.parquet", [{"text": "what is it?"}] * 20)
+        self.write_table("set/data/test-00000-of-00001.parquet", [{"text": "no"}])
+        names = [f"set/data/train-0000{part}-of-00003.parquet" for part in range(3)]
+
+        def planned(train, **changes):
+            plan = json.loads(self.ok("plan", self.words(**{"data.train": train, **changes}), "--json"))
+            return [plan[side]["hash"] for side in ("train", "eval") if plan.get(side)]
+
+        listed = planned(names, **{"data.eval": "set/data/validation-00000-of-00001.parquet", "train.eval_every": 4})
+        self.assertEqual(planned("set", **{"data.eval": "set", "train.eval_every": 4}), listed)
+        self.assertEqual(planned("set/data/train-*.parquet"), listed[:1])
+        self.assertEqual(planned(["set/data/train-*[12]-of-*.parquet", names[0]]), planned([*names[1:], names[0]]))
+        held = {"data.hold_out": 0.2, "train.eval_every": 4}
+        self.ok("run", self.words(**{"data.train": "set", **held}))
+        self.ok("resume", "runs/tiny", "--from", "2", "--set", "checkpoint.keep=3")
+        self.refused("train-00000-of-00003.parquet is listed twice", "plan", self.words(**{"data.train": ["set", names[0]]}))
+        self.refused("no file matches set/x\\*", "plan", self.words(**{"data.train": "set/x*"}))
+        (self.home / "empty").mkdir()
+        self.refused("empty is a directory without Parquet or JSONL files whose names begin with train;", "plan", self.words(**{"data.train": "empty"}))
+
+    @unittest.skipIf(pyarrow is None, "needs pyarrow; ./strait setup installs it")
+    def test_Parquet_that_cannot_be_read_is_refused_in_a_sentence(self):
+        self.write_table("good.parquet", [{"text": f"it is {i}"} for i in range(400)], row_group_size=50)
+        whole = (self.home / "good.parquet").read_bytes()
+        self.write_table("columns.parquet", [{"question": "a", "answer": "b"}])
+        self.write_table("null.parquet", [{"text": "a"}, {"text": None}])
+        self.write_table("bytes.parquet", [{"text": b"caf\xe9"}])
+        files = {"short.parquet": whole[:-40], "holed.parquet": whole[:200] + b"\0" * 400 + whole[600:], "lines.parquet": b'{"text": "a"}\n',
+                 "pointer.parquet": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "table.jsonl": whole}
+        for name, data in files.items():
+            (self.home / name).write_bytes(data)
+        for name, say in {
+            "short.parquet": "short.parquet cannot be read as a Parquet file, so it may be damaged or cut short; get it again",
+            "holed.parquet": "holed.parquet cannot be read as a Parquet file",
+            "lines.parquet": "lines.parquet is named as a Parquet file and does not begin as one",
+            "pointer.parquet": "is only git's pointer to one; get it with: git lfs pull",
+            "table.jsonl": "table.jsonl looks like a Parquet table.*; rename it with: mv -n table.jsonl table-new.parquet",
+            "columns.parquet": "columns.parquet has the columns question, answer, and none that a record is made of",
+            "null.parquet": "null.parquet:2: a record is an object with",
+            "bytes.parquet": "bytes.parquet:1: a text is not UTF-8",
+        }.items():
+            for model in ((), ("--model", "model")):
+                with self.subTest(name, model=model):
+                    self.refused(say, "prepare", name, "--row", "64", *model)
+        bare = getattr(sys, "_base_executable", sys.executable)
+        if subprocess.run([bare, "-E", "-c", "import pyarrow"], stderr=subprocess.DEVNULL).returncode:
+            with unittest.mock.patch.dict(os.environ, STRAIT_PYTHON=bare):
+                self.refused("good.parquet is read with the package pyarrow, which .* lacks; install it with .* -m pip install "
+                             "pyarrow", "prepare", "good.parquet", "--row", "64")
 
 
 if __name__ == "__main__":

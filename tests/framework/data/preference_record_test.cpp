@@ -6,6 +6,7 @@
 #include <set>
 
 #include "framework/data/data_preparation.h"
+#include "tests/framework/data/no_tokenizers.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"
 
@@ -87,13 +88,6 @@ TEST(PreferenceRecord, RefusesWhatIsNoneWithLine) {
                  R"("rejected":[{"role":"assistant","content":"b"}]})",
                  "\"chosen\" has 1 message after the prompt, and one of the role \"assistant\"");
 }
-
-class NoTokenizers final : public TokenizerOpener {
- public:
-  std::string hash(const fs::path& /*directory*/) const override { return ""; }
-  std::string program_hash() const override { return ""; }
-  std::unique_ptr<Tokenizer> start(const fs::path& /*directory*/) const override { return nullptr; }
-};
 
 class PreferenceRows : public testing::TestWithParam<Packing> {
  protected:

@@ -7,6 +7,7 @@
 #include "framework/data/data_form.h"
 #include "framework/data/record_reader.h"
 #include "framework/data/tokenizer.h"
+#include "tests/framework/data/no_tokenizers.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"
 #include "tests/scratch_directory.h"
@@ -16,7 +17,7 @@ namespace {
 
 std::vector<Record> read_all(const std::filesystem::path& path) {
   std::vector<Record> records;
-  RecordReader reader(path);
+  RecordReader reader(path, NoTokenizers());
   while (std::optional<Record> record = reader.next()) records.push_back(*record);
   return records;
 }
