@@ -20,19 +20,18 @@ constexpr const char* kAllLinear = "all-linear";
 constexpr std::int64_t kLargestRank = 1 << 16;
 constexpr double kLargestAlpha = 1e9;
 
-// The number of the block in a name: its last part that is a number.
+// The number of the block in a name: its first part that is a number. Another may be an expert's.
 std::optional<std::int64_t> block_of(const std::string& name) {
-  std::optional<std::int64_t> block;
   std::size_t begin = 0;
   while (begin < name.size()) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const std::string part = name.substr(begin, end - begin);
     const bool number = !part.empty() && part.size() < 10 &&
                         std::ranges::all_of(part, [](unsigned char c) { return std::isdigit(c); });
-    if (number) block = std::stoll(part);
+    if (number) return std::stoll(part);
     begin = end + 1;
   }
-  return block;
+  return std::nullopt;
 }
 
 // The value of the first pattern that matches the end of the name.

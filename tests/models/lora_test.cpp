@@ -440,6 +440,10 @@ TEST(AdaptersOfAllExperts, OfSomeBlocksHaveWholeNames) {
   EXPECT_EQ(read.dropout, 0) << "PEFT has none there";
   EXPECT_EQ(describe(tiny_gpt_oss(read)).trained_tensors(),
             describe(tiny_gpt_oss(lora)).trained_tensors());
+  lora.parameters.clear();
+  lora.targets = {"up_proj"};
+  EXPECT_TRUE(adapter_of(lora, "model.layers.1.mlp.experts.0.up_proj"));
+  EXPECT_FALSE(adapter_of(lora, "model.layers.0.mlp.experts.1.up_proj")) << "an expert's number";
 }
 
 TEST(AdaptersOfAllExperts, OtherNamesAreRefused) {
