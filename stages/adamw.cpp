@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <regex>
 
 #include "framework/name_pattern.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/random.h"
+#include "stages/muon.h"
+#include "stages/transfer.h"
 
 namespace strait::stages {
 
@@ -19,9 +20,8 @@ namespace {
 using kernels::CodedMoment;
 using kernels::MomentKind;
 
-// Values of a narrow moment that are decoded at a time: 8 MiB of float32 for both moments. A
-// multiple of a block.
-constexpr std::int64_t kDecodedValues = std::int64_t{1} << 20U;
+// Values of a part: 8 MiB of float32 for both moments, decoded. A multiple of a block.
+constexpr std::int64_t kPartOfParameter = std::int64_t{1} << 20U;
 
 at::ScalarType scalar_type(MomentType type) {
   switch (type) {
@@ -57,8 +57,8 @@ CodedMoment part_of(const CodedMoment& moment, std::int64_t first, std::int64_t 
 // Calls work(first, count) for every part of a parameter.
 template <class Work>
 void in_parts(std::int64_t values, const Work& work) {
-  for (std::int64_t first = 0; first < values; first += kDecodedValues) {
-    work(first, std::min(kDecodedValues, values - first));
+  for (std::int64_t first = 0; first < values; first += kPartOfParameter) {
+    work(first, std::min(kPartOfParameter, values - first));
   }
 }
 
@@ -69,8 +69,18 @@ std::uint64_t rounding_key(const AdamW::Slot& slot, MomentKind kind, std::int64_
                            static_cast<std::uint64_t>(kind), static_cast<std::uint64_t>(first)});
 }
 
-at::TensorOptions options_of(const std::vector<models::Parameter>& parameters) {
-  return at::TensorOptions().device(device_of(parameters));
+at::TensorOptions options_of(const std::vector<models::Parameter>& parameters, bool offload) {
+  return at::TensorOptions().device(offload ? at::kCPU : device_of(parameters));
+}
+
+// Muon has no second moments.
+sync::Layout without_muon(const sync::Layout& layout, const std::set<std::string>& muon) {
+  if (muon.empty()) return layout;
+  std::vector<sync::PieceSpec> kept;
+  for (const sync::Piece& piece : layout.pieces()) {
+    if (!muon.contains(piece.spec.name)) kept.push_back(piece.spec);
+  }
+  return sync::Layout(kept);
 }
 
 double rate_of(const std::string& name, const std::map<std::string, double>& rates) {
@@ -92,13 +102,18 @@ std::vector<at::Tensor> counters_for(const at::Tensor& master,
 AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
              const AdamWOptions& options)
     : options_(options),
-      masters_(layout, options_of(parameters)),
-      first_moments_(layout, options_of(parameters), scalar_type(options.moments)),
-      second_moments_(layout, options_of(parameters), scalar_type(options.moments)) {
+      masters_(layout, options_of(parameters, options.offload)),
+      first_moments_(layout, options_of(parameters, options.offload), scalar_type(options.moments)),
+      second_moments_(without_muon(layout, options.muon), options_of(parameters, options.offload),
+                      scalar_type(options.moments)),
+      offloaded_(options.offload && !device_of(parameters).is_cpu()) {
+  TORCH_INTERNAL_ASSERT(!offloaded_ || options.muon.empty(), "Muon updates where parameters are");
+  transfer_ = std::make_unique<Transfer>(offloaded_ ? device_of(parameters) : at::kCPU);
   std::int64_t block = 0;
   if (options.moments == MomentType::int8) {
-    block_sizes_ = at::zeros({2, blocks_of(layout)}, options_of(parameters).dtype(at::kFloat));
+    block_sizes_ = at::zeros({2, blocks_of(layout)}, masters_.whole().options());
   }
+  const sync::Layout squares = without_muon(layout, options.muon);
   const auto coded = [&](const FlatTensor& moments, const sync::Piece& piece, MomentKind kind) {
     CodedMoment moment{moments.of(piece), {}};
     if (block_sizes_.defined()) {
@@ -112,30 +127,40 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     const models::Parameter& parameter = parameters[i];
     const sync::Piece& piece = layout.piece(parameter.name);
     const at::Tensor master = masters_.of(piece);
-    const bool narrow = parameter.value.scalar_type() != at::kFloat;
     // A tied LM head that shares the embedding's memory has the same name. Its storage moves too,
     // but the weight has only one slot.
     const bool again = !placed.insert(parameter.name).second;
     if (!again) master.copy_(parameter.value.detach());
-    if (!narrow) parameter.value.set_data(master);
+    const bool narrow = parameter.value.scalar_type() != at::kFloat;
+    if (!narrow && !offloaded_) parameter.value.set_data(master);
     if (again) continue;
-    slots_.push_back(Slot{parameter.name, master, coded(first_moments_, piece, MomentKind::first),
-                          coded(second_moments_, piece, MomentKind::second),
-                          at::zeros({}, at::kFloat), rate_of(parameter.name, options.rates)});
+    Slot& slot = slots_.emplace_back();
+    slot.name = parameter.name;
+    slot.master = master;
+    slot.first_moment = coded(first_moments_, piece, MomentKind::first);
+    if (!options.muon.contains(slot.name)) {
+      slot.second_moment = coded(second_moments_, squares.piece(slot.name), MomentKind::second);
+    }
+    slot.updates = at::zeros({}, at::kFloat);
+    slot.rate = rate_of(parameter.name, options.rates);
     block += kernels::moment_blocks(piece.range.count());
     values_.push_back(parameter.value.detach());
     gradient_of_.push_back(i);
   }
 }
 
+AdamW::~AdamW() = default;
+
 void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule rule,
                    std::size_t members) {
   const at::NoGradGuard no_grad;
+  const bool by_own = rule == sync::UpdateRule::own_gradient && members > 1;
   if (rule == sync::UpdateRule::moment_given) {
     update_by_moments(learning_rate);
-  } else if (!has_float_moments()) {
-    update_narrow(gradients, learning_rate, rule == sync::UpdateRule::own_gradient ? members : 1);
-  } else if (rule == sync::UpdateRule::own_gradient && members > 1) {
+  } else if (offloaded_ || !has_float_moments()) {
+    update_in_parts(gradients, learning_rate, by_own ? members : 1);
+    if (offloaded_) return;
+  } else if (by_own) {
     update_by_own(gradients, learning_rate, members);
     // In groups, because the fused kernel takes one rate and weight decay for all of its tensors.
   } else {
@@ -182,35 +207,74 @@ kernels::AveragedAdamW AdamW::rule_of(const Slot& slot, double learning_rate,
           .copies = static_cast<std::int64_t>(members)};
 }
 
-void AdamW::update_narrow(Gradients& gradients, double learning_rate, std::size_t members) {
+void AdamW::update_in_parts(Gradients& gradients, double learning_rate, std::size_t members) {
+  std::vector<Part> parts;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    Slot& slot = slots_[i];
-    slot.updates.add_(1);
-    const at::Tensor master = slot.master.view({-1});
-    const at::Tensor gradient = gradients[gradient_of_[i]].view({-1});
-    in_parts(master.numel(), [&](std::int64_t first, std::int64_t count) {
-      const CodedMoment mean = part_of(flat(slot.first_moment), first, count);
-      const CodedMoment square = part_of(flat(slot.second_moment), first, count);
-      const at::Tensor decoded = at::empty({2, count}, master.options());
-      kernels::decode_moment(mean, MomentKind::first, decoded[0]);
-      kernels::decode_moment(square, MomentKind::second, decoded[1]);
-      const at::Tensor weights = master.narrow(0, first, count);
-      const at::Tensor own = gradient.narrow(0, first, count);
-      if (members > 1) {
-        kernels::averaged_adamw(weights, own, decoded[0], decoded[1],
-                                rule_of(slot, learning_rate, members));
-      } else {
-        at::_fused_adamw_({weights}, {own}, {decoded[0]}, {decoded[1]}, {},
-                          counters_for(weights, {slot.updates}), learning_rate * slot.rate,
-                          options_.beta1, options_.beta2, decay_of(slot), options_.epsilon,
-                          /*amsgrad=*/false, /*maximize=*/false);
-      }
-      kernels::encode_moment(decoded[0], MomentKind::first,
-                             rounding_key(slot, MomentKind::first, first), mean);
-      kernels::encode_moment(decoded[1], MomentKind::second,
-                             rounding_key(slot, MomentKind::second, first), square);
+    slots_[i].updates.add_(1);
+    if (!slots_[i].second_moment.values.defined()) {
+      update_matrix(slots_[i], gradients[gradient_of_[i]], learning_rate);
+      continue;
+    }
+    in_parts(slots_[i].master.numel(), [&](std::int64_t first, std::int64_t count) {
+      parts.push_back({i, first, count});
     });
   }
+  const auto fetch = [&](const Part& part) {
+    const at::Tensor gradient = gradients[gradient_of_[part.slot]].view({-1});
+    return transfer_->to_host(gradient.narrow(0, part.first, part.count));
+  };
+  Copied next;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    Copied gradient = k == 0 ? fetch(parts[k]) : std::move(next);
+    // One part ahead: its copy goes on while the CPU updates this one.
+    if (k + 1 < parts.size()) next = fetch(parts[k + 1]);
+    update_part(parts[k], Transfer::wait(std::move(gradient)), learning_rate, members);
+    if (offloaded_) publish(parts[k]);
+  }
+}
+
+void AdamW::update_part(const Part& part, const at::Tensor& gradient, double learning_rate,
+                        std::size_t members) {
+  const Slot& slot = slots_[part.slot];
+  const at::Tensor weights = slot.master.view({-1}).narrow(0, part.first, part.count);
+  const CodedMoment mean = part_of(flat(slot.first_moment), part.first, part.count);
+  const CodedMoment square = part_of(flat(slot.second_moment), part.first, part.count);
+  at::Tensor first = mean.values;
+  at::Tensor second = square.values;
+  if (has_codes()) {
+    const at::Tensor decoded = at::empty({2, part.count}, weights.options());
+    first = decoded[0];
+    second = decoded[1];
+    kernels::decode_moment(mean, MomentKind::first, first);
+    kernels::decode_moment(square, MomentKind::second, second);
+  }
+  if (members > 1) {
+    kernels::averaged_adamw(weights, gradient, first, second,
+                            rule_of(slot, learning_rate, members));
+  } else {
+    at::_fused_adamw_({weights}, {gradient}, {first}, {second}, {},
+                      counters_for(weights, {slot.updates}), learning_rate * slot.rate,
+                      options_.beta1, options_.beta2, decay_of(slot), options_.epsilon,
+                      /*amsgrad=*/false, /*maximize=*/false);
+  }
+  if (!has_codes()) return;
+  kernels::encode_moment(first, MomentKind::first,
+                         rounding_key(slot, MomentKind::first, part.first), mean);
+  kernels::encode_moment(second, MomentKind::second,
+                         rounding_key(slot, MomentKind::second, part.first), square);
+}
+
+void AdamW::update_matrix(const Slot& slot, const at::Tensor& gradient, double learning_rate) {
+  const CodedMoment coded = flat(slot.first_moment);
+  at::Tensor momentum = slot.first_moment.values;
+  if (has_codes()) {
+    momentum = at::empty_like(slot.master);
+    kernels::decode_moment(coded, MomentKind::first, momentum.view({-1}));
+  }
+  muon_update(slot.master, gradient, momentum, learning_rate * slot.rate, options_.weight_decay);
+  if (!has_codes()) return;
+  kernels::encode_moment(momentum.view({-1}), MomentKind::first,
+                         rounding_key(slot, MomentKind::first, 0), coded);
 }
 
 void AdamW::set_moment(const Slot& slot, MomentKind kind, const CodedMoment& saved) {
@@ -235,10 +299,10 @@ void AdamW::set_moment(const Slot& slot, MomentKind kind, const CodedMoment& sav
       plain = at::empty({count}, slot.master.options());
       kernels::decode_moment(part, kind, plain);
     }
-    if (has_float_moments()) {
-      target.values.copy_(plain);
-    } else {
+    if (has_codes()) {
       kernels::encode_moment(plain, kind, rounding_key(slot, kind, first), target);
+    } else {
+      target.values.copy_(plain);
     }
   });
 }
@@ -269,41 +333,37 @@ void AdamW::update_group(Gradients& gradients, double learning_rate, double rate
                     /*amsgrad=*/false, /*maximize=*/false);
 }
 
+bool AdamW::is_apart(std::size_t slot) const {
+  return offloaded_ || values_[slot].scalar_type() != at::kFloat;
+}
+
+void AdamW::publish(const Part& part) {
+  const auto within = [&part](const at::Tensor& tensor) {
+    return tensor.view({-1}).narrow(0, part.first, part.count);
+  };
+  const at::Tensor& value = values_[part.slot];
+  const at::Tensor rounded = within(slots_[part.slot].master).to(value.scalar_type());
+  within(value).copy_(transfer_->arrive(transfer_->to_device(rounded)));
+}
+
 void AdamW::publish() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (values_[i].scalar_type() != at::kFloat) values_[i].copy_(slots_[i].master);
+    if (offloaded_) {
+      in_parts(slots_[i].master.numel(), [&](std::int64_t first, std::int64_t count) {
+        publish({i, first, count});
+      });
+    } else if (is_apart(i)) {
+      values_[i].copy_(slots_[i].master);
+    }
   }
 }
 
 void AdamW::adopt() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (values_[i].scalar_type() != at::kFloat) slots_[i].master.copy_(values_[i]);
+    if (is_apart(i)) slots_[i].master.copy_(values_[i]);
   }
-}
-
-double learning_rate(const LearningRateOptions& options, std::int64_t step) {
-  if (step < options.warmup) {
-    // The first step already has a rate: step 0 of a warmup is not wasted.
-    return options.peak * static_cast<double>(step + 1) / static_cast<double>(options.warmup);
-  }
-  const auto rest = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
-  const double progress = std::min(static_cast<double>(step - options.warmup) / rest, 1.0);
-  const double range = options.peak - options.least;
-  // As in transformers: by the warm-up, or 10,000 steps without one.
-  const double scale = options.warmup > 0 ? static_cast<double>(options.warmup) : 10'000.0;
-  switch (options.decay) {
-    case Decay::cosine:
-      return options.least + range * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-    case Decay::linear:
-      return options.least + range * (1.0 - progress);
-    case Decay::inverse_sqrt:
-      return options.peak / std::sqrt(static_cast<double>(step - options.warmup) / scale + 1.0);
-    case Decay::constant:
-      break;
-  }
-  return options.peak;
 }
 
 }  // namespace strait::stages

@@ -12,6 +12,8 @@ namespace strait::stages {
 // How moments are kept. Narrow ones are decoded for the update, a part of a parameter at a time.
 enum class MomentType : std::uint8_t { float32, bfloat16, int8 };
 
+class Transfer;
+
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -19,18 +21,22 @@ struct AdamWOptions {
   double weight_decay = 0.1;  // on parameters of two or more dimensions
   MomentType moments = MomentType::float32;
   std::map<std::string, double> rates = {};  // factors of the learning rate by pattern of names
+  // The state is in host memory, whatever the parameters' device, and the CPU makes the update.
+  bool offload = false;
+  std::set<std::string> muon = {};  // parameters that Muon updates instead, see muon.h
 };
 
 // libtorch's fused AdamW over a stage's parameters. A parameter narrower than float32 has a float32
-// master here, which is updated and saved in checkpoints. Everything is on the parameters' device.
-// Masters and float32 moments are contiguous, in the order of the layout; float32 parameters are
-// moved into that memory.
+// master here, which is updated and saved in checkpoints. Everything is on the parameters' device,
+// or, with `offload`, in host memory. Masters and float32 moments are contiguous, in the order of
+// the layout; float32 parameters of the same device are moved into that memory.
 class AdamW {
  public:
   // Updates the parameters that have their own storage: the ones in the layout. A tied LM
   // head that shares the embedding's memory is updated with it.
   AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
         const AdamWOptions& options);
+  ~AdamW();
 
   // the number of replicas that now train together
   void update(Gradients& gradients, double learning_rate,
@@ -42,14 +48,15 @@ class AdamW {
     at::Tensor master;  // float32
     // In the shape of the parameter; sizes of blocks are defined for int8 only.
     kernels::CodedMoment first_moment;
-    kernels::CodedMoment second_moment;
+    kernels::CodedMoment second_moment;  // undefined for Muon
     // The number of updates so far, as a float scalar for the fused kernel. It is on the CPU, where
     // it is read without waiting for the device.
     at::Tensor updates;
     double rate = 1;  // factor of the learning rate
   };
   const std::vector<Slot>& slots() const { return slots_; }
-  bool has_float_moments() const { return options_.moments == MomentType::float32; }
+  // Both of every parameter, in float32, as sync methods change them.
+  bool has_float_moments() const { return !has_codes() && options_.muon.empty(); }
   // Contiguous, over the layout. Moments are in their own type.
   const at::Tensor& masters() const { return masters_.whole(); }
   const at::Tensor& first_moments() const { return first_moments_.whole(); }
@@ -62,10 +69,25 @@ class AdamW {
   void set_moment(const Slot& slot, kernels::MomentKind kind, const kernels::CodedMoment& saved);
 
  private:
+  // A part of a parameter, in which it is updated, coded and copied.
+  struct Part {
+    std::size_t slot = 0;
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+
+  bool has_codes() const { return options_.moments != MomentType::float32; }
+  // Whether the model's parameter has other memory than its master.
+  bool is_apart(std::size_t slot) const;
   // The slots with this rate and weight decay.
   void update_group(Gradients& gradients, double learning_rate, double rate, bool decays);
   void update_by_moments(double learning_rate);
-  void update_narrow(Gradients& gradients, double learning_rate, std::size_t members);
+  // For narrow moments, off-load and Muon. Publishes what it updates if the state is off-loaded.
+  void update_in_parts(Gradients& gradients, double learning_rate, std::size_t members);
+  void update_part(const Part& part, const at::Tensor& gradient, double learning_rate,
+                   std::size_t members);
+  void update_matrix(const Slot& slot, const at::Tensor& gradient, double learning_rate);
+  void publish(const Part& part);
   void update_by_own(Gradients& gradients, double learning_rate, std::size_t members);
   kernels::AveragedAdamW rule_of(const Slot& slot, double learning_rate, std::size_t members) const;
   double decay_of(const Slot& slot) const;
@@ -78,6 +100,9 @@ class AdamW {
   std::vector<Slot> slots_;
   std::vector<at::Tensor> values_;        // the model's leaves, one per slot
   std::vector<std::size_t> gradient_of_;  // index into Gradients, one per slot
+  // Between the parameters' device and the host if the state is off-loaded; else copies nothing.
+  std::unique_ptr<Transfer> transfer_;
+  bool offloaded_ = false;
 };
 
 enum class Decay { cosine, linear, constant, inverse_sqrt };

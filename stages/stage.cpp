@@ -10,8 +10,22 @@
 #include "models/model_description.h"
 #include "stages/chunk_ports.h"
 #include "stages/link_tie.h"
+#include "stages/muon.h"
 
 namespace strait::stages {
+namespace {
+
+AdamWOptions optimizer_options(const StageOptions& options, const models::ModelDescription& model,
+                               const std::vector<models::LayerRange>& chunks) {
+  AdamWOptions adamw = options.adamw;
+  if (!options.muon) return adamw;
+  for (const models::LayerRange& layers : chunks) {
+    for (const auto& matrix : muon_matrices(model, layers)) adamw.muon.insert(matrix.name);
+  }
+  return adamw;
+}
+
+}  // namespace
 
 Stage::Stage(const StageOptions& options)
     : options_(options),
@@ -26,7 +40,8 @@ Stage::Stage(const StageOptions& options)
       parameter_indices_(parameter_indices()),
       layout_(stage_layout(description_, layers())),
       gradients_(std::make_unique<Gradients>(parameters_, layout_)),
-      optimizer_(std::make_unique<AdamW>(parameters_, layout_, options.adamw)),
+      optimizer_(std::make_unique<AdamW>(parameters_, layout_,
+                                         optimizer_options(options, description_, layers()))),
       sync_(std::make_unique<ReplicaSync>(options.sync, options.batch.replicas,
                                           options.batch.replica, layout_, *optimizer_, *gradients_,
                                           waits_, options.group)) {

@@ -36,8 +36,8 @@ struct StageOptions {
   models::ModelConfig model;
   std::vector<ChunkPlan> chunks;  // by ChunkIndex; at least one
   at::ScalarType dtype = at::kFloat;
-  // The device of weights, gradients, moments and activations. Codecs, links, the sync engine and
-  // checkpoints work in host memory.
+  // The device of weights, gradients, activations, and moments that are not off-loaded. Codecs,
+  // links, the sync engine and checkpoints work in host memory.
   at::Device device = at::kCPU;
   std::uint64_t seed = 0;
   bool recompute = false;
@@ -48,8 +48,9 @@ struct StageOptions {
   std::int64_t training_rows = 0;
   std::int64_t row_tokens = 0;                  // of one row
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
-  AdamWOptions adamw;
-  sync::SyncSettings sync;  // used with several replicas
+  AdamWOptions adamw;                           // without names for Muon
+  bool muon = false;                            // updates matrices of blocks
+  sync::SyncSettings sync;                      // used with several replicas
   // For a fixed membership.
   GroupOptions group = {};
   BatchOptions batch;

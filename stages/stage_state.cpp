@@ -86,6 +86,7 @@ std::vector<at::Tensor> narrow_moments(const AdamW& optimizer) {
   if (optimizer.has_float_moments()) return moments;
   for (const AdamW::Slot& slot : optimizer.slots()) {
     for (const kernels::CodedMoment* moment : {&slot.first_moment, &slot.second_moment}) {
+      if (!moment->values.defined()) continue;
       moments.push_back(moment->values.view({-1}));
       if (moment->sizes.defined()) moments.push_back(moment->sizes);
     }
@@ -139,6 +140,7 @@ void restore(AdamW& optimizer, const ReadTensor& read) {
     copy_into(slot.updates, read(slot.name + kUpdates), slot.name + kUpdates);
     for (const auto& [suffix, kind] : {std::pair{kFirstMoment, kernels::MomentKind::first},
                                        std::pair{kSecondMoment, kernels::MomentKind::second}}) {
+      if (kind == kernels::MomentKind::second && !slot.second_moment.values.defined()) continue;
       const std::string name = slot.name + suffix;
       kernels::CodedMoment saved{read(name), {}};
       check_shape(slot.master, saved.values, name);
@@ -154,6 +156,7 @@ std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
     tensors.push_back({slot.name, slot.master});
     for (const auto& [suffix, moment] : {std::pair{kFirstMoment, &slot.first_moment},
                                          std::pair{kSecondMoment, &slot.second_moment}}) {
+      if (!moment->values.defined()) continue;
       tensors.push_back({slot.name + suffix, moment->values});
       if (moment->sizes.defined()) tensors.push_back({slot.name + suffix + kSizes, moment->sizes});
     }

@@ -35,10 +35,14 @@ SyncMemory::SyncMemory(const AdamW& optimizer, const Gradients& gradients,
     slot.used = std::ranges::find(used, slot.name) != used.end();
     // Weights are compared with those of other replicas. Memory that is never touched takes no room
     // unless it is pinned.
-    const bool pinned = is_copy() && (slot.used || slot.name == sync::kWeights);
+    const bool pinned = slot.is_copy() && (slot.used || slot.name == sync::kWeights);
     const auto host = at::TensorOptions(at::kFloat).pinned_memory(pinned);
-    slot.host = is_copy() ? at::empty(slot.device.sizes(), host) : slot.device;
+    slot.host = slot.is_copy() ? at::empty(slot.device.sizes(), host) : slot.device;
   }
+}
+
+at::Device SyncMemory::device() const {
+  return std::ranges::find(slots_, sync::kGradient, &Slot::name)->device.device();
 }
 
 std::span<float> SyncMemory::span_of(std::string_view name) const {
@@ -53,7 +57,7 @@ sync::StageMemory SyncMemory::spans() const {
 
 std::span<float> SyncMemory::pin_gradient() {
   Slot& slot = *std::ranges::find(slots_, sync::kGradient, &Slot::name);
-  if (is_copy() && !slot.host.is_pinned()) {
+  if (slot.is_copy() && !slot.host.is_pinned()) {
     slot.host = at::empty(slot.device.sizes(), at::TensorOptions(at::kFloat).pinned_memory(true));
   }
   return span_of(sync::kGradient);
@@ -78,10 +82,11 @@ void SyncMemory::copy_weights(const Slot& slot, const std::vector<sync::Range>& 
 
 void SyncMemory::begin_to_host(const std::vector<sync::Range>& of_weights) {
   // A copy that is up to date may be read by a round in progress, so it is not written again.
-  if (!is_copy() || !slots_.front().changed) return;
+  const Slot& weights = slots_.front();
+  if (!weights.is_copy() || !weights.changed) return;
   const at::NoGradGuard no_grad;
-  copy_weights(slots_.front(), of_weights);
-  downloaded_.emplace(recorded_on(slots_.front().device.device()));
+  copy_weights(weights, of_weights);
+  downloaded_.emplace(recorded_on(device()));
 }
 
 void SyncMemory::wait_for_weights() const {
@@ -93,7 +98,7 @@ void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
   const at::NoGradGuard no_grad;
   bool copied = false;
   for (Slot& slot : slots_) {
-    if (!slot.changed) continue;
+    if (!slot.changed || !slot.is_copy()) continue;
     if (slot.used || all) {
       slot.host.copy_(slot.device, /*non_blocking=*/true);
       slot.changed = false;
@@ -106,7 +111,7 @@ void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
   // The caller reads and changes the host's memory, so no copy may be in progress in either
   // direction. Both directions run on one stream.
   if (copied) {
-    recorded_on(slots_.front().device.device()).synchronize();
+    recorded_on(device()).synchronize();
   } else if (uploaded_) {
     uploaded_->synchronize();
   }
@@ -114,15 +119,16 @@ void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
 }
 
 void SyncMemory::to_host(std::string_view name) {
-  if (!is_copy()) return;
-  const at::NoGradGuard no_grad;
   Slot& slot = *std::ranges::find(slots_, name, &Slot::name);
+  if (!slot.is_copy()) return;
+  const at::NoGradGuard no_grad;
   slot.host.copy_(slot.device, /*non_blocking=*/true);
   recorded_on(slot.device.device()).synchronize();
   slot.changed = false;
 }
 
 void SyncMemory::upload(Slot& slot) {
+  if (!slot.is_copy()) return;
   const at::NoGradGuard no_grad;
   slot.device.copy_(slot.host, /*non_blocking=*/true);
   slot.changed = false;
@@ -130,19 +136,17 @@ void SyncMemory::upload(Slot& slot) {
 }
 
 void SyncMemory::to_device() {
-  if (!is_copy()) return;
   for (Slot& slot : slots_) {
     if (slot.used) upload(slot);
   }
 }
 
 void SyncMemory::all_to_device() {
-  if (!is_copy()) return;
   for (Slot& slot : slots_) upload(slot);
 }
 
 void SyncMemory::to_device(std::string_view name) {
-  if (is_copy()) upload(*std::ranges::find(slots_, name, &Slot::name));
+  upload(*std::ranges::find(slots_, name, &Slot::name));
 }
 
 }  // namespace strait::stages

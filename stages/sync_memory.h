@@ -10,10 +10,11 @@
 
 namespace strait::stages {
 
-// Weights, gradient and moments of a stage for the sync engine, in host memory. On the CPU this is
-// the stage's own memory, and the calls below do nothing. For another device it is a copy. It is
-// updated from the device when a round begins, and copied to the device when a round has changed
-// it. Used by the compute thread; no other thread reads a slot while it is copied.
+// Weights, gradient and moments of a stage for the sync engine, in host memory. What is there in
+// any case, as all of it on the CPU or an off-loaded optimizer's state, is the stage's own memory,
+// and the calls below do nothing with it. What is on another device is a copy. It is updated from
+// the device when a round begins, and copied to the device when a round has changed it. Used by the
+// compute thread; no other thread reads a slot while it is copied.
 class SyncMemory {
  public:
   // `used`: the slots that the sync method reads or changes.
@@ -21,7 +22,8 @@ class SyncMemory {
              const std::vector<std::string>& used);
 
   sync::StageMemory spans() const;
-  bool is_copy() const { return !slots_.front().device.is_cpu(); }
+  // Of the gradient, at least.
+  bool is_copy() const { return !device().is_cpu(); }
 
   // The stage has changed the gradient; the weights and moments.
   void gradient_changed() { changed(sync::kGradient); }
@@ -50,8 +52,11 @@ class SyncMemory {
     at::Tensor host;
     bool used = false;
     bool changed = true;  // on the device
+
+    bool is_copy() const { return !device.is_cpu(); }
   };
 
+  at::Device device() const;  // of the gradient
   void changed(std::string_view name);
   void to_host(bool all, const std::vector<sync::Range>& of_weights);
   static void copy_weights(const Slot& slot, const std::vector<sync::Range>& ranges);

@@ -33,7 +33,8 @@ LISTS = {
     "schedules/simulate.cpp": 360,  # one simulation, with the lines that links share
     "stages/replica_sync.cpp": 475,
     "models/tensor_names.cpp": 390,  # one subject: names in files, of models and of adapters
-    "stages/stage.cpp": 370,
+    "stages/stage.cpp": 380,  # constructs all parts, with the names of what Muon updates
+    "stages/adamw.cpp": 370,  # updates of whole parameters, and in parts: narrow, off-loaded or by Muon
     "framework/sync/methods/cocktail.cpp": 450,  # one class, with the forecast that a budget had cut off
     "framework/sync/methods/powersgd.cpp": 370,  # one class and the arithmetic of its factors
 }

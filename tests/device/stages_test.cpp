@@ -1,12 +1,16 @@
 // Whole runs of stages on the test device, held against the same on the CPU: what they learn, how
 // often the host waits for the device, and that no wait between streams is needless or missing.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 
+#include "kernels/random.h"
 #include "models/lora.h"
+#include "stages/stage_state.h"
 #include "tests/device/streams.h"
 #include "tests/device/test_device.h"
 #include "tests/device/waits.h"
@@ -262,6 +266,115 @@ TEST(StagesOnTestDevice, GoOnFromCheckpointOfEither) {
   ASSERT_EQ(there.steps, 2);
   expect_same_bits(run_stages(settings, there.saved, 2), whole);
   expect_close(run_stages(on_cpu(settings), there.saved, 2).saved, expected.saved);
+}
+
+// ---- off-load
+
+RunSettings offloaded(RunSettings settings) {
+  settings.offload = true;
+  return settings;
+}
+
+TEST(OffloadOnTestDevice, HasTheBitsOfTheRunWithoutAndResumesFromEither) {
+  for (const bool bfloat16 : {false, true}) {
+    RunSettings settings = two_stages();
+    settings.llama = true;
+    settings.bfloat16 = bfloat16;
+    settings.steps = 4;
+    Streams::all().begin(1);
+    const RunResult whole = run_stages(settings);
+    for (const std::uint64_t seed : {0, 3}) {
+      Streams::all().begin(seed);
+      expect_same_run(run_stages(offloaded(settings)), whole, fmt::format("seed {}", seed));
+    }
+    for (const bool first : {false, true}) {
+      RunSettings half = settings;
+      half.stop_at = 2;
+      half.offload = first;
+      const RunResult there = run_stages(half);
+      ASSERT_EQ(there.steps, 2);
+      RunSettings rest = settings;
+      rest.offload = !first;
+      expect_same_bits(run_stages(rest, there.saved, 2), whole);
+    }
+  }
+}
+
+TEST(OffloadOnTestDevice, HasItsStateInHostMemory) {
+  for (const bool offload : {false, true}) {
+    std::atomic<int> looked = 0;
+    RunSettings settings = two_stages();
+    settings.offload = offload;
+    settings.before = [&](Stage& stage, std::size_t, const Phase&, const schedules::Action&) {
+      const AdamW& optimizer = stage.optimizer();
+      for (const at::Tensor& state :
+           {optimizer.masters(), optimizer.first_moments(), optimizer.second_moments()}) {
+        EXPECT_EQ(state.is_cpu(), offload);
+      }
+      ++looked;
+    };
+    Streams::all().begin(1);
+    const RunResult result = run_stages(settings);
+    ASSERT_TRUE(result.errors.empty()) << result.errors.front();
+    EXPECT_GT(looked, 0);
+  }
+}
+
+TEST(OffloadOnTestDevice, SyncsReplicasWithTheBitsOfThoseWithout) {
+  for (const char* method : {"allreduce", "diloco", "onebit_adam"}) {
+    RunSettings settings = two_stages();
+    settings.blocks = {{0, 3}};
+    settings.micro_batches = 1;
+    settings.replicas = 2;
+    settings.steps = 4;
+    settings.sync.method = method;
+    settings.sync.every = 2;
+    Streams::all().begin(1);
+    const RunResult plain = run_stages(settings);
+    Streams::all().begin(2);
+    expect_same_run(run_stages(offloaded(settings)), plain, method);
+  }
+}
+
+// The optimizer's state and the parameters after three updates.
+Tensors updated(const sync::Layout& layout, at::Device device, at::ScalarType type,
+                const AdamWOptions& options, std::size_t members = 1) {
+  const at::NoGradGuard no_grad;
+  std::vector<models::Parameter> parameters;
+  for (const sync::Piece& piece : layout.pieces()) {
+    const auto here = at::TensorOptions(type).device(device);
+    parameters.push_back({piece.spec.name, at::ones(piece.spec.shape, here).requires_grad_()});
+  }
+  AdamW optimizer(parameters, layout, options);
+  Gradients gradients(parameters, layout);
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      at::Generator generator = kernels::keyed_generator(step, at::kCPU);
+      gradients[p].copy_(at::randn(gradients[p].sizes(), generator));
+    }
+    gradients.scale(0.5);  // on the device: copies have something to wait for
+    const auto rule = members > 1 ? sync::UpdateRule::own_gradient : sync::UpdateRule::adamw;
+    optimizer.update(gradients, 0.01, rule, members);
+  }
+  Tensors state;
+  for (const auto& tensor : saved_tensors(optimizer)) state[tensor.name] = tensor.tensor.clone();
+  for (const auto& one : parameters) state[one.name + ".value"] = one.value.detach().cpu();
+  return state;
+}
+
+// Parameters of several parts, and updates that decode and encode moments: those of the CPU.
+TEST(OffloadOnTestDevice, UpdatesAsTheCpuDoes) {
+  const sync::Layout layout({{"matrix", {1025, 1025}}, {"vector", {300}}});
+  for (const auto moments : {MomentType::float32, MomentType::bfloat16, MomentType::int8}) {
+    for (const auto& [type, members] : {std::pair{at::kFloat, 1U}, {at::kBFloat16, 4U}}) {
+      AdamWOptions options{.moments = moments};
+      const Tensors expected = updated(layout, at::kCPU, type, options, members);
+      options.offload = true;
+      Streams::all().begin(members);
+      expect_same_tensors(updated(layout, test_device::device(0), type, options, members),
+                          expected);
+    }
+  }
 }
 
 // ---- waits

@@ -290,6 +290,44 @@ TEST(BitEquality, Bfloat16ParametersSplitAndResume) {
   expect_same_run(whole, run_stages(split), "bfloat16, split backwards");
 }
 
+TEST(BitEquality, MuonSplitsAndResumes) {
+  for (const bool narrow : {false, true}) {
+    RunSettings one;
+    one.muon = true;
+    one.bfloat16 = narrow;
+    one.moments = narrow ? MomentType::int8 : MomentType::float32;
+    const RunResult whole = run_stages(one);
+    ASSERT_LT(whole.losses.back(), whole.losses.front()) << "nothing was learnt";
+    EXPECT_TRUE(whole.saved.contains("transformer.h.1.mlp.c_fc.weight.first_moment"));
+    EXPECT_FALSE(whole.saved.contains("transformer.h.1.mlp.c_fc.weight.second_moment"));
+    EXPECT_TRUE(whole.saved.contains("transformer.wte.weight.second_moment"));
+    for (const Blocks& blocks : {splits()[1], splits()[3]}) {
+      RunSettings split = one;
+      split.blocks = blocks;
+      if (narrow) split.boundary.codec.wire_dtype = codec::WireDtype::bfloat16;
+      expect_same_run(whole, run_stages(split), "Muon, " + testing::PrintToString(blocks));
+      RunSettings until = split;
+      until.stop_at = 8;
+      const RunResult stopped = run_stages(until);
+      ASSERT_EQ(stopped.steps, 8);
+      const RunResult resumed = run_stages(one, stopped.saved, stopped.steps);
+      expect_same_run(whole, joined(stopped, resumed), "Muon, resumed in one stage");
+    }
+  }
+}
+
+// Each replica has the same sum of gradients, and multiplies the same matrices.
+TEST(BitEquality, MuonReplicasEqualReplicasOfOtherSplits) {
+  RunSettings one;
+  one.muon = true;
+  one.replicas = 2;
+  one.sync.method = "allreduce";
+  const RunResult expected = run_stages(one);
+  RunSettings split = one;
+  split.blocks = splits()[2];
+  expect_same_run(expected, run_stages(split), "two replicas with Muon");
+}
+
 TEST(BitEquality, NarrowWireStaysCloseButDiffers) {
   const RunSettings one;
   const RunResult whole = run_stages(one);

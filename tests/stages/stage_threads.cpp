@@ -302,6 +302,9 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
     options.device = settings.devices[process % settings.devices.size()];
   }
   options.seed = 5;
+  options.adamw.offload = settings.offload;
+  options.adamw.moments = settings.moments;
+  options.muon = settings.muon;
   options.recompute = settings.recompute;
   options.clip = settings.clip;
   options.preference = settings.preference;

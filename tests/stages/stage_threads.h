@@ -36,6 +36,9 @@ struct RunSettings {
   bool llama = false;  // instead of a GPT-2
   bool recompute = false;
   bool bfloat16 = false;
+  bool offload = false;  // the optimizer's state
+  bool muon = false;
+  MomentType moments = MomentType::float32;
   std::shared_ptr<const models::Lora> lora;  // null: all weights are trained
   std::vector<at::Device> devices;           // of the processes, in turn; empty: the CPU
   GroupOptions group;                        // its place is filled in
