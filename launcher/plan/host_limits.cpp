@@ -95,19 +95,31 @@ std::string thread_warning(const Plan& plan, std::size_t host) {
       objection, plan.hosts.at(host).cores, plan.hosts.at(host).cores);
 }
 
-void check_held_memory(const Plan& plan) {
+void check_host_memory(const Plan& plan) {
   const std::vector<recipe::RecipeHost> hosts = hosts_of(plan.recipe);
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const std::int64_t held = held_bytes(plan, i);
-    if (held == 0 || !hosts[i].memory) continue;
+    std::int64_t offloaded = 0;
+    for (const Plan::Process& process : plan.processes) {
+      if (process.host_index == i) offloaded += process.offloaded_bytes;
+    }
+    if (held + offloaded == 0 || !hosts[i].memory) continue;
     const std::int64_t needed = held + host_memory_needed(plan, i);
     if (needed <= *hosts[i].memory) continue;
+    const std::string start =
+        fmt::format("host {} may use {}, but by the plan it needs {}", hosts[i].name,
+                    base::byte_text(*hosts[i].memory), base::byte_text(needed));
+    if (held == 0) {
+      throw base::UserError(base::ExitCode::out_of_memory,
+                            "{}, {} of it for its off-loaded optimizer; give it fewer layers, or "
+                            "set train.moments to fewer bits",
+                            start, base::byte_text(offloaded));
+    }
     throw base::UserError(base::ExitCode::out_of_memory,
-                          "host {} may use {}, but by the plan it needs {}, {} of it for "
-                          "checkpoints in memory (its own and those of the host before it, two of "
-                          "each); leave out checkpoint.memory_every, or give it fewer layers",
-                          hosts[i].name, base::byte_text(*hosts[i].memory), base::byte_text(needed),
-                          base::byte_text(held));
+                          "{}, {} of it for checkpoints in memory (its own and those of the host "
+                          "before it, two of each); leave out checkpoint.memory_every, or give it "
+                          "fewer layers",
+                          start, base::byte_text(held));
   }
 }
 

@@ -22,9 +22,10 @@ void check_gpu_memory(const Plan& plan, std::size_t host);
 // Host memory that the host's stages need: everything except what is on a GPU. Pure.
 std::int64_t host_memory_needed(const Plan& plan, std::size_t host);
 
-// UserError (out_of_memory): a host whose memory the recipe states needs more for its stages and
-// the checkpoints that it holds. The memory of other hosts is known only when the run begins. Pure.
-void check_held_memory(const Plan& plan);
+// UserError (out_of_memory): a host whose memory the recipe states needs more for its stages,
+// off-loaded optimizers and the checkpoints that it holds. The memory of other hosts is known only
+// when the run begins. Pure.
+void check_host_memory(const Plan& plan);
 
 // UserError (bad_input): hosts.ports has too few for a host's links. Otherwise a process finds no
 // free port only after all processes have started and loaded. Pure.

@@ -136,6 +136,25 @@ bool knows_memory(const plan::Plan& plan) {
          std::ranges::any_of(plan.recipe.hosts.list, states_memory);
 }
 
+// With "auto" the other values of what saves memory are planned, too.
+std::vector<PipelineQuestion> questions_of(const plan::Plan& plan, const PipelineQuestion& plain,
+                                           models::ModelDescription& recomputing) {
+  if (!knows_memory(plan)) return {plain};
+  recipe::Recipe::Model other = plan.recipe.model;
+  other.recompute = recipe::Recompute::layer;
+  const std::int64_t bytes = recompute_layers(other, recomputing);
+  return memory_questions(plan.recipe, plain,
+                          {recomputing, plain.train, bytes, plain.before, other.recompute});
+}
+
+const PipelineQuestion& taken_question(const std::vector<PipelineQuestion>& questions,
+                                       const recipe::Recipe& recipe) {
+  return *std::ranges::find_if(questions, [&recipe](const PipelineQuestion& one) {
+    return one.recompute == recipe.model.recompute && one.moments == recipe.train.moments &&
+           one.offload == recipe.train.offload;
+  });
+}
+
 // The pipeline of a plan whose layout has been chosen.
 void plan_whole_pipeline(plan::Plan& plan, const models::ModelConfig& config,
                          const PipelineQuestion& question) {
@@ -203,24 +222,24 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   }
 
   plan_hosts(plan, speeds, before);
-  std::vector<PipelineQuestion> questions{
-      {model, run.train, recomputed, before, recipe.model.recompute}};
-  if (recipe.model.choose_recompute && knows_memory(plan)) {
-    recipe::Recipe::Model other = recipe.model;
-    other.recompute = recipe::Recompute::layer;
-    const std::int64_t bytes = recompute_layers(other, recomputing);
-    questions.push_back({recomputing, run.train, bytes, before, other.recompute});
-  }
+  const PipelineQuestion plain{model,
+                               run.train,
+                               recomputed,
+                               before,
+                               recipe.model.recompute,
+                               plan.recipe.train.moments,
+                               plan.recipe.train.offload};
+  const std::vector<PipelineQuestion> questions = questions_of(plan, plain, recomputing);
   if (plan.recipe.codec.budget > 0) {
     run.train.notes.push_back(choose_codec(plan, questions.front()));
   }
   const plan::Plan open = plan;
   if (chooses_layout(plan.recipe)) {
-    plan_layout(plan, questions);
+    const std::string taken = plan_layout(plan, questions);
+    if (!taken.empty()) run.train.notes.push_back(taken);
     count_steps(plan, run.train);
   }
-  const PipelineQuestion& question =
-      *std::ranges::find(questions, plan.recipe.model.recompute, &PipelineQuestion::recompute);
+  const PipelineQuestion& question = taken_question(questions, plan.recipe);
   plan_whole_pipeline(plan, config, question);
   if (!plan.replica_rows.empty()) count_steps(plan, run.train);
   plan.parts = step_parts(plan);

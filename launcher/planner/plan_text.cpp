@@ -136,6 +136,10 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   add("parameters", ColumnKind::number,
       [](const Process& one) { return human_count(one.parameters); });
   add_bytes("state", [](const Process& one) { return one.state_bytes; });
+  const auto offloaded = [](const Process& one) { return one.offloaded_bytes; };
+  if (std::ranges::any_of(plan.processes, [&](const auto& one) { return offloaded(one) > 0; })) {
+    add_bytes("off-loaded", offloaded);
+  }
   add_bytes("activations", [](const Process& one) { return one.activation_bytes; });
   if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
     add_bytes("caches", [](const Process& one) { return one.cache_bytes; });

@@ -206,7 +206,10 @@ partition::Question first_question(const recipe::Recipe& recipe, const recipe::L
   question.stages = static_cast<int>(recipe.pipeline.stages);
   question.replicas = static_cast<int>(recipe.pipeline.replicas);
   question.micro_batch_tokens = micro_batch_tokens(recipe);
-  const StateBytes bytes = state_bytes(recipe);
+  // Hosts without a GPU are checked when the whole is planned.
+  const bool on_gpu = std::ranges::any_of(
+      question.cluster.hosts, [](const partition::Host& host) { return !host.gpu_bytes.empty(); });
+  const StateBytes bytes = state_bytes(recipe, on_gpu);
   question.bytes_per_parameter = bytes.trained;
   question.bytes_per_frozen_parameter = bytes.frozen;
   question.in_flight = in_flight(recipe, micro_batches);
@@ -276,12 +279,20 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
   return cut;
 }
 
-StateBytes state_bytes(const recipe::Recipe& recipe) {
+StateBytes state_bytes(const recipe::Recipe& recipe, bool on_gpu) {
   const std::int64_t moments = recipe.train.moments == recipe::Moments::float32    ? 8
                                : recipe.train.moments == recipe::Moments::bfloat16 ? 4
                                                                                    : 2;
-  const bool narrow = recipe.model.dtype == recipe::Dtype::bfloat16;
-  return {(narrow ? 10 : 8) + moments, 4 + moments, narrow ? 2 : 4};
+  const std::int64_t value = value_bytes(recipe.model);
+  constexpr std::int64_t kMaster = 4;
+  constexpr std::int64_t kGradient = 4;
+  const std::int64_t saved = kMaster + moments;
+  if (on_gpu && recipe.train.offload == recipe::Offload::optimizer) {
+    return {value + kGradient, saved, moments, saved, value};
+  }
+  // A float32 parameter is its own master.
+  const std::int64_t apart = value < kMaster ? value : 0;
+  return {apart + kGradient + saved, 0, moments, saved, value};
 }
 
 std::int64_t chunks_of(const recipe::Recipe& recipe) {

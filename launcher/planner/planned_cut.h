@@ -30,11 +30,13 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
 // Memory per parameter. A trained one has a master, a gradient and two moments; with bfloat16 also
 // the parameter itself. Sizes of blocks of int8 moments are left out: 0.03 bytes.
 struct StateBytes {
-  std::int64_t trained = 16;
-  std::int64_t saved = 12;  // of these, in a checkpoint: master and moments
+  std::int64_t trained = 16;   // where it computes
+  std::int64_t offloaded = 0;  // in host memory: master and moments of a stage on a GPU
+  std::int64_t moments = 8;    // of these
+  std::int64_t saved = 12;     // of these, in a checkpoint: master and moments
   std::int64_t frozen = 4;
 };
-StateBytes state_bytes(const recipe::Recipe& recipe);
+StateBytes state_bytes(const recipe::Recipe& recipe, bool on_gpu);
 
 // ---- schedule
 

@@ -1,5 +1,7 @@
 #include "launcher/planner/planned_layout.h"
 
+#include <fmt/format.h>
+
 #include "framework/sync/forecast.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
@@ -85,7 +87,9 @@ void add_paths(const plan::Plan& plan, placement::Problem& problem) {
 // Blocks; the embedding counts with the first one, the head with the last.
 void add_layers(const plan::Plan& plan, const models::ModelDescription& model, std::int64_t tokens,
                 double sync_bytes_per_value, placement::Problem& problem) {
-  const StateBytes bytes = state_bytes(plan.recipe);
+  bool on_gpu = false;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) on_gpu |= plan::computes_on_gpus(plan, i);
+  const StateBytes bytes = state_bytes(plan.recipe, on_gpu);
   const int last = static_cast<int>(std::ssize(model.layers)) - 1;
   problem.layers.resize(static_cast<std::size_t>(last - 1));
   for (int i = 0; i <= last; ++i) {
@@ -181,22 +185,25 @@ struct Candidate {
   const PipelineQuestion* question;
 };
 
+// `refusal`: why there is none, without what to do about it.
 std::optional<Candidate> candidate_of(const plan::Plan& plan, const PipelineQuestion& question,
-                                      recipe::Recipe recipe) {
+                                      recipe::Recipe recipe, std::string* refusal = nullptr) {
   try {
     plan::Plan whole = plan;
     whole.recipe = std::move(recipe);
-    whole.recipe.model.recompute = question.recompute;
+    take(question, whole.recipe);
     recipe::Recipe resolved = by_cost(whole.recipe);
     resolved.train.micro_batch = micro_batch_rows(whole, question);
     plan_pipeline(whole, resolved, question);
     plan::Layout summary = layout_of(whole);
     return Candidate{std::move(whole.recipe), std::move(summary), &question};
-  } catch (const stages::PartitionError&) {
-    return std::nullopt;
-  } catch (const base::UserError&) {
-    return std::nullopt;
+  } catch (const stages::PartitionError& error) {
+    if (refusal != nullptr) *refusal = error.what();
+  } catch (const base::UserError& error) {
+    if (refusal != nullptr) *refusal = error.what();
   }
+  if (refusal != nullptr) refusal->erase(std::min(refusal->find(';'), refusal->size()));
+  return std::nullopt;
 }
 
 // The layouts that the recipe allows, in full, the most promising first.
@@ -251,10 +258,6 @@ void put_chosen_first(std::vector<Candidate>& candidates) {
   std::rotate(candidates.begin(), chosen, chosen + 1);
 }
 
-bool chooses_shape(const recipe::Recipe& recipe) {
-  return recipe.pipeline.choose_stages || recipe.pipeline.choose_replicas;
-}
-
 }  // namespace
 
 bool knows_links(const plan::Plan& plan) {
@@ -263,24 +266,31 @@ bool knows_links(const plan::Plan& plan) {
          std::ranges::any_of(plan.recipe.hosts.list, states_line);
 }
 
-bool chooses_layout(const recipe::Recipe& recipe) {
-  return chooses_shape(recipe) || recipe.pipeline.choose_schedule || recipe.model.choose_recompute;
-}
-
-void plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions) {
+std::string plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions) {
+  const recipe::Recipe asked = plan.recipe;
   const bool chooses_schedule = std::exchange(plan.recipe.pipeline.choose_schedule, false);
   plan.recipe.model.choose_recompute = false;
+  plan.recipe.train.choose_moments = plan.recipe.train.choose_offload = false;
   std::vector<Candidate> candidates;
+  std::string refusal;
   for (const PipelineQuestion& question : questions) {
+    if (!candidates.empty()) {
+      const PipelineQuestion& fits = *candidates.front().question;
+      // Over fewer hosts off-load may be faster; in a stated layout it is what costs most.
+      const bool same = fits.offload == question.offload || chooses_shape(plan.recipe);
+      if (fits.moments != question.moments || !same) continue;
+    }
     if (chooses_shape(plan.recipe)) {
       add_layouts(plan, question, {.threads = 0}, kPlanned, candidates);
-    } else if (auto stated = candidate_of(plan, question, plan.recipe)) {
+      if (candidates.empty()) refusal = "no layout fits into the memory of these hosts";
+    } else if (auto stated = candidate_of(plan, question, plan.recipe, &refusal)) {
       candidates.push_back(std::move(*stated));
     }
   }
   if (candidates.empty()) {
     // What is wrong with a stated layout its plan says.
-    if (!chooses_shape(plan.recipe)) return;
+    take(questions.back(), plan.recipe);
+    if (!chooses_shape(plan.recipe)) return "";
     throw base::UserError(
         base::ExitCode::out_of_memory,
         "no layout of the model over these hosts fits into their memory; give it more hosts, or "
@@ -290,6 +300,10 @@ void plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions) 
   put_chosen_first(candidates);
   plan.recipe = std::move(candidates.front().recipe);
   for (Candidate& candidate : candidates) plan.layouts.push_back(std::move(candidate.summary));
+  const std::string taken = taken_text(asked, plan.recipe);
+  if (taken.empty()) return "";
+  if (refusal.empty()) return fmt::format("the plan takes {}: a step is shorter so", taken);
+  return fmt::format("the plan takes {} for memory; with less, {}", taken, refusal);
 }
 
 std::vector<plan::Layout> quick_layouts(const plan::Plan& open, const PipelineQuestion& question) {

@@ -38,19 +38,33 @@ std::vector<recipe::Recipe> with_schedules(const recipe::Recipe& recipe, bool cu
 std::optional<double> seconds_of_step(plan::Plan plan, const recipe::Recipe& resolved,
                                       const PipelineQuestion& question);
 
-// Whether the recipe leaves stages, replicas, schedule or recompute to be chosen.
+// Whether the recipe leaves stages or replicas to be chosen.
+bool chooses_shape(const recipe::Recipe& recipe);
+// Whether the recipe leaves stages, replicas, schedule or what saves memory to be chosen.
 bool chooses_layout(const recipe::Recipe& recipe);
 
 // Chooses what the recipe of `plan` leaves open: stages and replicas, and with them the hosts of
 // all processes, without hosts that are left out, and their layers; the schedule with its chunks,
-// depth and rows of a micro-batch; recompute. Replaces "auto" in the plan's recipe by what was
-// chosen, which is what a resume reads, and keeps the best layouts in `plan.layouts`. None of these
-// choices changes what is learnt. The plan has its data, hosts and speeds. `questions`: one for
-// each value of recompute that may be chosen. UserError: no layout fits.
+// depth and rows of a micro-batch; recompute, moments and off-load. Replaces "auto" in the plan's
+// recipe by what was chosen, which is what a resume reads, and keeps the best layouts in
+// `plan.layouts`. But for moments of fewer bits none of these choices changes what is learnt. The
+// plan has its data, hosts and speeds. `questions`: what may be taken to save memory, in order of
+// cost. Moments lose bits only where nothing fits before, and a stated layout is off-loaded only
+// then; among the others the shortest step wins.
+// Returns what was taken and why; empty: nothing was. UserError: no layout fits.
 //
 // placement::search() proposes layouts by a simple cost; the best ones are planned in full, and the
 // shortest forecast step wins. Among steps of about the same length the one with fewer processes.
-void plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions);
+std::string plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions);
+
+// `plain` and `recomputing` with all that the recipe lets the plan take, for plan_layout().
+std::vector<PipelineQuestion> memory_questions(const recipe::Recipe& recipe,
+                                               const PipelineQuestion& plain,
+                                               const PipelineQuestion& recomputing);
+
+void take(const PipelineQuestion& question, recipe::Recipe& recipe);
+// "model.recompute = "layer" and train.offload = "optimizer"": what was taken to save memory.
+std::string taken_text(const recipe::Recipe& asked, const recipe::Recipe& chosen);
 
 // The fastest layouts that the recipe of `open` allows, by a short search, the best first. Empty:
 // no layout fits. `open`: the plan before its layout.

@@ -11,6 +11,7 @@
 #include "launcher/plan/host_limits.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/run_files.h"
+#include "launcher/plan/speeds.h"
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
@@ -140,9 +141,10 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
 
 plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,
                                  const std::vector<models::LayerRange>& ranges,
-                                 net::ProcessName name, const Sizes& sizes) {
+                                 net::ProcessName name, std::size_t host, const Sizes& sizes) {
   plan::Plan::Process process;
   process.name = name;
+  process.host_index = host;
   process.threads = sizes.threads;
   std::int64_t trained = 0;
   std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
@@ -180,10 +182,13 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.in_flight = schedule.most_in_flight(shape, stage);
   if (has_head) working = std::max(working, model.logits_bytes(sizes.micro_batch_tokens));
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
-  const StateBytes bytes = state_bytes(plan.recipe);
-  process.saved_bytes = trained * bytes.saved;
+  const StateBytes bytes = state_bytes(plan.recipe, plan::computes_on_gpus(plan, host));
+  // Muon has no second moments. What it computes with fits where activations were.
+  const std::int64_t spared = muon_parameters(plan, model, process.chunks) * bytes.moments / 2;
+  process.saved_bytes = trained * bytes.saved - spared;
+  process.offloaded_bytes = trained * bytes.offloaded;
   // A quantised matrix is dequantised for each use, one matrix at a time.
-  process.state_bytes = trained * bytes.trained + quantized.bytes +
+  process.state_bytes = trained * bytes.trained - spared + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +
                         quantized.largest_matrix * value_bytes(plan.recipe.model);
   if (sums_twice) process.state_bytes += kSumBytes * model.tied_parameters;
@@ -197,10 +202,10 @@ void plan_processes(plan::Plan& plan, const models::ModelDescription& model, con
   for (std::uint32_t replica = 0; replica < plan.recipe.pipeline.replicas; ++replica) {
     for (std::uint32_t stage = 0; stage < plan.recipe.pipeline.stages; ++stage) {
       const std::size_t host = cut.hosts.at(plan.processes.size());
-      plan::Plan::Process process = plan_process(plan, model, cut.layers, {stage, replica}, sizes);
+      plan::Plan::Process process =
+          plan_process(plan, model, cut.layers, {stage, replica}, host, sizes);
       process.activation_bytes += sizes.recomputed_bytes;
       process.host = hosts[host].name;
-      process.host_index = host;
       if (fills_caches(plan)) {
         process.cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
       }
@@ -334,7 +339,7 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   plan_sync(plan, model, question.before);
   check_simulated_link(plan);
   plan::check_ports(plan);
-  plan::check_held_memory(plan);
+  plan::check_host_memory(plan);
 }
 
 }  // namespace strait::planner

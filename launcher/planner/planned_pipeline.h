@@ -15,7 +15,9 @@ struct PipelineQuestion {
   std::int64_t recomputed_bytes_per_token = 0;            // see recompute_layers()
   const plan::Plan* before = nullptr;                     // see plan_sync()
   recipe::Recompute recompute = recipe::Recompute::none;  // of `model`
-  std::vector<LayerTime> layer_times = {};                // for the partition "profile"
+  recipe::Moments moments = recipe::Moments::float32;
+  recipe::Offload offload = recipe::Offload::none;
+  std::vector<LayerTime> layer_times = {};  // for the partition "profile"
   // Each pass is forecast to take as long as if it had this number of tokens more. Measured speeds
   // include that, so it counts only where sizes of micro-batches are compared.
   std::int64_t pass_tokens = 0;

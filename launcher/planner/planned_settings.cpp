@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -24,6 +26,59 @@ bool on_gpus(const plan::Plan& plan) {
 }
 
 }  // namespace
+
+bool chooses_shape(const recipe::Recipe& recipe) {
+  return recipe.pipeline.choose_stages || recipe.pipeline.choose_replicas;
+}
+
+bool chooses_layout(const recipe::Recipe& recipe) {
+  return chooses_shape(recipe) || recipe.pipeline.choose_schedule ||
+         recipe.model.choose_recompute || recipe.train.choose_moments ||
+         recipe.train.choose_offload;
+}
+
+void take(const PipelineQuestion& question, recipe::Recipe& recipe) {
+  recipe.model.recompute = question.recompute;
+  recipe.train.moments = question.moments;
+  recipe.train.offload = question.offload;
+}
+
+std::vector<PipelineQuestion> memory_questions(const recipe::Recipe& recipe,
+                                               const PipelineQuestion& plain,
+                                               const PipelineQuestion& recomputing) {
+  using recipe::Moments;
+  std::vector<recipe::Offload> offloads{recipe.train.offload};
+  if (recipe.train.choose_offload) offloads.push_back(recipe::Offload::optimizer);
+  std::vector<Moments> moments{recipe.train.moments};
+  if (recipe.train.choose_moments) moments = {Moments::float32, Moments::bfloat16, Moments::int8};
+  std::vector<PipelineQuestion> questions;
+  for (const recipe::Offload offload : offloads) {
+    for (const Moments type : moments) {
+      for (const PipelineQuestion* one : {&plain, &recomputing}) {
+        if (one == &recomputing && !recipe.model.choose_recompute) continue;
+        PipelineQuestion& question = questions.emplace_back(*one);
+        question.moments = type;
+        question.offload = offload;
+      }
+    }
+  }
+  return questions;
+}
+
+std::string taken_text(const recipe::Recipe& asked, const recipe::Recipe& chosen) {
+  std::vector<std::string> taken;
+  const auto add = [&](bool open, const char* key, auto before, auto now) {
+    if (open && before != now) {
+      taken.push_back(fmt::format("{} = \"{}\"", key, recipe::name_of(now)));
+    }
+  };
+  const recipe::Recipe::Train& train = chosen.train;
+  add(asked.model.choose_recompute, "model.recompute", asked.model.recompute,
+      chosen.model.recompute);
+  add(asked.train.choose_moments, "train.moments", asked.train.moments, train.moments);
+  add(asked.train.choose_offload, "train.offload", asked.train.offload, train.offload);
+  return fmt::format("{}", fmt::join(taken, " and "));
+}
 
 recipe::Recipe by_cost(recipe::Recipe recipe) {
   recipe::Recipe::Partition& partition = recipe.pipeline.partition;

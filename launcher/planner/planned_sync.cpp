@@ -21,7 +21,7 @@ bool selects(const recipe::Recipe& recipe, const std::string& method) {
 // The methods among which "auto" chooses.
 std::vector<plan::Plan::SyncOffer> candidates_of(const plan::Plan& plan) {
   std::vector<plan::Plan::SyncOffer> offers = plan.sync_offers;
-  if (plan.recipe.train.moments != recipe::Moments::float32) {
+  if (!has_all_moments(plan.recipe.train)) {
     std::erase_if(offers,
                   [&plan](const auto& offer) { return changes_moments(plan, offer.method); });
   }

@@ -38,6 +38,8 @@ void check_sync_settings(const plan::Plan& plan);
 // sync.group.
 void check_loss_rule(const plan::Plan& plan);
 // Moments of few bits are not the method's to change.
+// Of every parameter both, in float32.
+bool has_all_moments(const recipe::Recipe::Train& train);
 bool changes_moments(const plan::Plan& plan, const std::string& method);
 void check_moments(const plan::Plan& plan);
 // Whether replicas may have unequal numbers of rows with this method: it sums gradients, or weighs

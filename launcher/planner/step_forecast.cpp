@@ -7,9 +7,12 @@
 
 #include "framework/codec/codecs.h"
 #include "launcher/planner/host_lines.h"
+#include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_model.h"
+#include "launcher/planner/planned_pipeline.h"
 #include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
+#include "stages/muon.h"
 
 namespace strait::planner {
 namespace {
@@ -57,10 +60,48 @@ double update_seconds(const plan::Plan& plan, std::size_t host,
   for (int i = layers.first; i <= layers.last; ++i) {
     trained += model.layers[static_cast<std::size_t>(i)].trained;
   }
-  // The update reads gradient, value and both moments, and writes value and moments. The norm reads
-  // the gradient, clipping reads and writes it, and the next step sets it to zero.
-  constexpr double kPassedBytes = 4 * (7 + 1 + 2 + 1);
-  return static_cast<double>(trained) * kPassedBytes / (2 * plan::copy_speed(plan, host));
+  // The norm reads the gradient, clipping reads and writes it, and the next step sets it to zero.
+  constexpr double kGradientBytes = 4 * (1 + 2 + 1);
+  // The update reads gradient, value and both moments, and writes value and moments.
+  constexpr double kUpdateBytes = 4 * 7;
+  const auto count = static_cast<double>(trained);
+  const double rate = 2 * plan::copy_speed(plan, host);
+  const double gradient = count * kGradientBytes / rate;
+  const recipe::Recipe::Train& train = plan.recipe.train;
+  if (train.offload == recipe::Offload::optimizer && plan::computes_on_gpus(plan, host)) {
+    const OffloadSeconds offload = offload_seconds(plan.recipe, trained);
+    return gradient + std::max(offload.update, offload.transfer);
+  }
+  double seconds = gradient + count * kUpdateBytes / rate;
+  if (train.optimizer != recipe::OptimizerKind::muon) return seconds;
+  const plan::ComputeSpeed speed = plan::compute_speed(plan, host, threads_of(plan.recipe, 1));
+  for (const models::TensorShape& matrix : stages::muon_matrices(model, layers)) {
+    seconds += stages::muon_flops(matrix.shape) / speed.flops_per_second;
+  }
+  return seconds;
+}
+
+std::int64_t muon_parameters(const plan::Plan& plan, const models::ModelDescription& model,
+                             const std::vector<models::LayerRange>& chunks) {
+  std::int64_t parameters = 0;
+  if (plan.recipe.train.optimizer != recipe::OptimizerKind::muon) return parameters;
+  for (const models::LayerRange& layers : chunks) {
+    for (const models::TensorShape& matrix : stages::muon_matrices(model, layers)) {
+      parameters += matrix.elements();
+    }
+  }
+  return parameters;
+}
+
+OffloadSeconds offload_seconds(const recipe::Recipe& recipe, std::int64_t trained) {
+  const auto count = static_cast<double>(trained);
+  const StateBytes bytes = state_bytes(recipe, true);
+  constexpr double kGradient = 4;
+  const auto value = static_cast<double>(value_bytes(recipe.model));
+  // Master and moments are read and written; a value is rounded, and copied to pinned memory.
+  const double passed = kGradient + 2 * static_cast<double>(bytes.saved) + 3 * value;
+  return {count * passed / plan::kAssumedMemoryBytesPerSecond,
+          count * (kGradient + value) / plan::kAssumedPcieBytesPerSecond};
 }
 
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,

@@ -25,6 +25,18 @@ schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
 double update_seconds(const plan::Plan& plan, std::size_t host,
                       const models::ModelDescription& model, const models::LayerRange& layers);
 
+// Parameters of a stage that Muon updates.
+std::int64_t muon_parameters(const plan::Plan& plan, const models::ModelDescription& model,
+                             const std::vector<models::LayerRange>& chunks);
+
+// Off-loaded, both at the same time: the CPU's update of `trained` parameters, and copies of
+// gradients to the host and of values to the GPU.
+struct OffloadSeconds {
+  double update = 0;
+  double transfer = 0;
+};
+OffloadSeconds offload_seconds(const recipe::Recipe& recipe, std::int64_t trained);
+
 // Cost of a boundary that carries these bytes per micro-batch.
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
                               const plan::PathSpeed& forward, const plan::PathSpeed& backward);

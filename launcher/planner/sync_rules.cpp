@@ -58,19 +58,27 @@ void check_sync_settings(const plan::Plan& plan) {
   }
 }
 
+bool has_all_moments(const recipe::Recipe::Train& train) {
+  return train.moments == recipe::Moments::float32 &&
+         train.optimizer == recipe::OptimizerKind::adamw;
+}
+
 bool changes_moments(const plan::Plan& plan, const std::string& method) {
   const auto traits = sync::make_method(sync_settings(plan.recipe, method, plan.steps))->traits;
   return std::ranges::count(traits.trainer_slots, sync::kFirstMoment) > 0;
 }
 
 void check_moments(const plan::Plan& plan) {
-  const recipe::Moments moments = plan.recipe.train.moments;
-  if (moments == recipe::Moments::float32 || !changes_moments(plan, plan.sync_method)) return;
+  const recipe::Recipe::Train& train = plan.recipe.train;
+  if (has_all_moments(train) || !changes_moments(plan, plan.sync_method)) return;
+  const bool muon = train.optimizer == recipe::OptimizerKind::muon;
+  const std::string key = muon ? "train.optimizer" : "train.moments";
+  const std::string_view name =
+      muon ? recipe::name_of(train.optimizer) : recipe::name_of(train.moments);
   refuse(
-      fmt::format("{}, but {}, which exchanges moments in float32; leave train.moments out, or "
+      fmt::format("{}, but {}, which exchanges moments in float32; leave {} out, or "
                   "choose another method",
-                  setting(plan, "train.moments", fmt::format("\"{}\"", recipe::name_of(moments))),
-                  method_setting(plan)));
+                  setting(plan, key, fmt::format("\"{}\"", name)), method_setting(plan), key));
 }
 
 bool allows_unequal_rows(const std::string& method) {

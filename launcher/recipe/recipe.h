@@ -88,7 +88,11 @@ struct Recipe {
     double min_rate = 0;                                // what cosine and linear decays end at
     std::int64_t warmup = 0;                            // steps
     std::pair<double, double> betas = {0.9, 0.95};      // of AdamW
-    Moments moments = Moments::float32;                 // of AdamW, in memory and in checkpoints
+    OptimizerKind optimizer = OptimizerKind::adamw;     // muon: of the matrices of blocks
+    Moments moments = Moments::float32;                 // in memory and in checkpoints
+    bool choose_moments = false;                        // "auto": float32 until the plan has chosen
+    Offload offload = Offload::none;                    // to host memory
+    bool choose_offload = false;                        // "auto": none until the plan has chosen
     double weight_decay = 0.1;                          // on parameters of two or more dimensions
     double clip = 1.0;                                  // global gradient norm; 0 is off
     double neftune = 0;                   // alpha of the noise on token embeddings; 0 is off

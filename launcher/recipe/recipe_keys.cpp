@@ -92,7 +92,7 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
   std::ranges::move(data_keys(), std::back_inserter(keys));
 }
 
-void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
+void add_pipeline(std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
       {or_chosen(integer("pipeline.stages", at<&R::pipeline, &R::Pipeline::stages>(), {1, 64},
@@ -122,8 +122,13 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
                "per process, no more than its host has cores; auto divides these", "auto"),
        written_if_set(flag("pipeline.replan", at<&R::pipeline, &R::Pipeline::replan>(),
                            "true: at a checkpoint the run takes another layout if its measured "
-                           "speeds say that this saves more than it costs; absent: false")),
-       integer("train.steps", at<&R::train, &R::Train::steps>(), {1, kMany}, "updates to make"),
+                           "speeds say that this saves more than it costs; absent: false"))});
+}
+
+void add_train(std::vector<RecipeKey>& keys) {
+  keys.insert(
+      keys.end(),
+      {integer("train.steps", at<&R::train, &R::Train::steps>(), {1, kMany}, "updates to make"),
        integer("train.epochs", at<&R::train, &R::Train::epochs>(), {1, 1'000'000},
                "passes over the data, instead of steps"),
        integer("train.batch", at<&R::train, &R::Train::batch>(), {1, 1 << 20},
@@ -141,8 +146,18 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        integer("train.warmup", at<&R::train, &R::Train::warmup>(), {0, kMany},
                "steps until the learning rate is reached"),
        special_keys::betas(),
-       choice("train.moments", at<&R::train, &R::Train::moments>(),
-              "of AdamW: 8, 4 or 2 bytes a parameter"),
+       written_if_set(choice("train.optimizer", at<&R::train, &R::Train::optimizer>(),
+                             "muon: of the matrices of blocks, and AdamW of the rest; absent: "
+                             "adamw")),
+       or_chosen(choice("train.moments", at<&R::train, &R::Train::moments>(),
+                        "of AdamW: 8, 4 or 2 bytes a parameter; auto: the most that fit"),
+                 at<&R::train, &R::Train::choose_moments>()),
+       written_if_set(
+           or_chosen(choice("train.offload", at<&R::train, &R::Train::offload>(),
+                            "optimizer: of stages on GPUs, masters and moments are in host memory, "
+                            "and the CPU makes the update; auto: if nothing else fits; absent: "
+                            "none"),
+                     at<&R::train, &R::Train::choose_offload>())),
        number("train.weight_decay", at<&R::train, &R::Train::weight_decay>(), {0, 10},
               "on parameters of two or more dimensions"),
        number("train.clip", at<&R::train, &R::Train::clip>(), {0, 1e6},
@@ -248,7 +263,8 @@ const std::vector<RecipeKey>& recipe_keys() {
   static const std::vector<RecipeKey> kKeys = [] {
     std::vector<RecipeKey> all;
     add_model_and_data(all);
-    add_pipeline_and_train(all);
+    add_pipeline(all);
+    add_train(all);
     add_stop_when(all);
     add_preference(all);
     add_wire(all);

@@ -46,6 +46,13 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
                     recipe.train.min_rate, at({"train.min_rate", "train.learning_rate"}),
                     recipe.train.learning_rate));
   }
+  if (recipe.train.optimizer == OptimizerKind::muon &&
+      (recipe.train.offload != Offload::none || recipe.train.choose_offload)) {
+    mistakes.push_back(fmt::format(
+        "train.offload and train.optimizer = \"muon\" are both set ({}), but Muon multiplies "
+        "matrices, which takes a CPU minutes a step; leave one of them out",
+        at({"train.offload", "train.optimizer"})));
+  }
   if (data.overlap >= data.row) {
     mistakes.push_back(fmt::format("data.overlap is {} ({}), but must be less than data.row, {}",
                                    data.overlap, at({"data.overlap", "data.row"}), data.row));

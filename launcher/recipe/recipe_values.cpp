@@ -19,6 +19,8 @@ constexpr std::array kPreferenceNames = {"none"sv, "orpo"sv, "simpo"sv, "dpo"sv,
 constexpr std::array kChatTemplateNames = {"own"sv,     "chatml"sv, "llama3"sv, "gemma"sv,
                                            "mistral"sv, "zephyr"sv, "alpaca"sv};
 constexpr std::array kMomentsNames = {"float32"sv, "bfloat16"sv, "int8"sv};
+constexpr std::array kOptimizerNames = {"adamw"sv, "muon"sv};
+constexpr std::array kOffloadNames = {"none"sv, "optimizer"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "none"sv};
 constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};
@@ -40,6 +42,8 @@ Names all_names(DecayKind) { return kDecayNames; }
 Names all_names(PreferenceKind) { return kPreferenceNames; }
 Names all_names(ChatTemplate) { return kChatTemplateNames; }
 Names all_names(Moments) { return kMomentsNames; }
+Names all_names(OptimizerKind) { return kOptimizerNames; }
+Names all_names(Offload) { return kOffloadNames; }
 Names all_names(codec::WireDtype) { return kWireDtypeNames; }
 Names all_names(CheckpointHome) { return kCheckpointHomeNames; }
 Names all_names(LossRule) { return kLossRuleNames; }

@@ -30,6 +30,9 @@ constexpr bool has_reference(PreferenceKind loss) {
 // In place of the tokenizer's own.
 enum class ChatTemplate : std::uint8_t { own, chatml, llama3, gemma, mistral, zephyr, alpaca };
 enum class Moments : std::uint8_t { float32, bfloat16, int8 };
+enum class OptimizerKind : std::uint8_t { adamw, muon };
+// Of a stage on a GPU. optimizer: masters, moments and the update are on the host.
+enum class Offload : std::uint8_t { none, optimizer };
 // When checkpoints come from the hosts to the launcher.
 enum class CheckpointHome : std::uint8_t { automatic, all, weights, none };
 enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue"
@@ -54,6 +57,8 @@ Names all_names(DecayKind);
 Names all_names(PreferenceKind);
 Names all_names(ChatTemplate);
 Names all_names(Moments);
+Names all_names(OptimizerKind);
+Names all_names(Offload);
 Names all_names(codec::WireDtype);
 Names all_names(CheckpointHome);
 Names all_names(LossRule);

@@ -156,6 +156,8 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.adamw.weight_decay = recipe.train.weight_decay;
   options.adamw.rates = recipe.train.rates;
   options.adamw.moments = moment_type(recipe.train.moments);
+  options.adamw.offload = recipe.train.offload == recipe::Offload::optimizer;
+  options.muon = recipe.train.optimizer == recipe::OptimizerKind::muon;
   if (!plan.sync_method.empty()) {
     options.sync =
         planner::sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);

@@ -15,6 +15,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import unittest.mock
 
 SKIPPED = 77
 
@@ -44,6 +45,8 @@ RATE, WARMUP, DECAY, BETAS, EPSILON, CLIP = 1e-3, 3, 0.1, (0.9, 0.95), 1e-8, 1.0
 LAYOUTS = [[20], [7, 13], [3, 1, 9, 2], [11], [5, 5, 5, 5], [1, 17], [2, 16]]
 ROW_WITHOUT_TARGET = 4
 
+MUON = {"adjust_lr_fn": "match_rms_adamw", "weight_decay": DECAY}  # torch's, else by default
+
 CASES = {
     "tied, two stages": {"stages": 2},
     "tied, one stage": {"stages": 1},
@@ -58,6 +61,16 @@ CASES = {
         "stages": 2,
         "set": {"train.decay": "linear", "train.clip": 0.0, "model.recompute": "layer"},
         "loop": {"linear": True, "clip": 0.0},
+    },
+    "Muon, two stages": {
+        "stages": 2,
+        "set": {"train.optimizer": "muon"},
+        "loop": {"muon": MUON},
+        "mistakes": {
+            "AdamW": {},
+            "Muon of another scale": {"muon": MUON | {"adjust_lr_fn": "original"}},
+            "Muon without Nesterov": {"muon": MUON | {"nesterov": False}},
+        },
     },
 }
 
@@ -357,26 +370,30 @@ def plain_loop(
     separate=True,
     first_tokens=False,
     balance=False,
+    muon=None,
 ):
     """Losses and gradient norms of ten steps; trains the model in place."""
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     parameters = list(named.values())
     # The biases of all experts of a block are one tensor of two dimensions.
     decayed = [name for name, parameter in named.items() if parameter.dim() >= 2 and not name.endswith("bias")]
+    matrices = [name for name in decayed if muon and ".h." in name]
+    decayed = [name for name in decayed if name not in matrices]
+    rest = [name for name in named if name not in decayed + matrices]
     groups = [
         {"params": [named[name] for name in decayed], "weight_decay": DECAY},
-        {"params": [named[name] for name in named if name not in decayed], "weight_decay": DECAY * decay_all},
+        {"params": [named[name] for name in rest], "weight_decay": DECAY * decay_all},
     ]
-    optimizer = (torch.optim.Adam if coupled else torch.optim.AdamW)(
-        groups, betas=betas, eps=epsilon
-    )
+    optimizers = [(torch.optim.Adam if coupled else torch.optim.AdamW)(groups, betas=betas, eps=epsilon)]
+    if muon:
+        optimizers.append(torch.optim.Muon([named[name] for name in matrices], **muon))
     losses, norms = [], []
     for step in range(STEPS):
         chosen = torch.arange(step * BATCH, (step + 1) * BATCH) % ROWS
         batch = {name: value[chosen] for name, value in rows.items()}
         labels = labels_of(batch, first_tokens)
         targets = (labels != -100).sum()
-        optimizer.zero_grad()
+        model.zero_grad()
         loss = 0.0
         for begin in range(0, BATCH, MICRO_BATCH):
             part = {name: value[begin : begin + MICRO_BATCH] for name, value in batch.items()}
@@ -395,9 +412,12 @@ def plain_loop(
                 clip_gradients(parameters, clip)
         norms.append(clip_gradients(parameters, clip))
         losses.append(loss)
-        for group in optimizer.param_groups:
-            group["lr"] = rate_of(step + shift, linear)
-        optimizer.step()
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate_of(step + shift, linear)
+            # Muon multiplies in bfloat16, which the loop leaves out.
+            with unittest.mock.patch.object(torch.Tensor, "bfloat16", torch.Tensor.clone):
+                optimizer.step()
     return losses, norms
 
 
@@ -638,7 +658,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     results = []
     for seed, (name, case) in enumerate(CASES.items()):
-        results += run_case(name, case, seed, MISTAKES if seed == 0 else None)
+        results += run_case(name, case, seed, MISTAKES if seed == 0 else case.get("mistakes"))
     results += bfloat16_case("llama", seed=4)
     results += bfloat16_case("deepseek_v3", seed=5)
     for seed, (family, case) in enumerate(FAMILY_CASES):

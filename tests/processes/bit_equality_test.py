@@ -221,6 +221,23 @@ class Adapters(Compared):
         self.assertEqual(code, 10, out + err)
         self.assertIn('exchanges moments in float32', err)
 
+    def test_muon_matches_bits_and_resumes_as_it_is_only(self):
+        settings = {"train.optimizer": "muon", "checkpoint.every": 10}
+        reference = self.train("reference", {**split(1, GPIPE), **settings})
+        run = self.train("run", {**split(3, ONE_F_ONE_B, 1, "layer"), **settings})
+        self.same_bits(reference, run)
+        self.rewind_run(run, 10)
+        self.resumed(run, "--set", "pipeline.stages=2")
+        self.same_bits(reference, run)
+        adamw = self.train("adamw", {**split(1, GPIPE), "checkpoint.every": 10})
+        self.assertNotEqual(adamw.curve()[20], reference.curve()[20])
+        code, out, err = self.strait("resume", "runs/run", "--set", "train.optimizer=adamw")
+        self.assertEqual(code, 10, out + err)
+        self.assertIn("train.optimizer would change what this run is", err)
+        code, out, err = self.strait("plan", self.write_recipe("both", {**settings, "train.offload": "auto"}))
+        self.assertEqual(code, 10, out + err)
+        self.assertIn("leave one of them out", err)
+
     def test_quantised_base_matches_bits_and_resumes_as_it_is_only(self):
         settings = {**self.LORA, "model.quantization": "int4", "checkpoint.every": 10}
         reference = self.train("reference", {**split(1, GPIPE), **settings})

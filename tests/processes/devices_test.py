@@ -57,6 +57,17 @@ class Devices(runs.RunCase):
         ]
         self.assertLess(abs(scores[0] - scores[1]), 1e-3 * scores[0])
 
+    def test_offloaded_optimizer_has_the_bits_and_files_of_one_on_the_device(self):
+        device = {"plugins": [str(DEVICE)], "model.dtype": "bfloat16"}
+        plain = self.train("plain", device)
+        expected = plain.curve(), plain.state(4)
+        offloaded = self.train("offloaded", {**device, "train.offload": "optimizer"})
+        self.assert_same_bits(expected, (offloaded.curve(), offloaded.state(4)))
+        for run, other in ((plain, "optimizer"), (offloaded, "none")):
+            self.rewind_run(run, 2)
+            self.resumed(run, "--set", f"train.offload={other}")
+            self.assert_same_bits(expected, (run.curve(), run.state(4)))
+
     @contextlib.contextmanager
     def nvidia_driver(self):
         """A driver of two GPUs, of which the second has no sensors, for the processes started here."""

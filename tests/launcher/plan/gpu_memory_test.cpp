@@ -68,5 +68,22 @@ TEST(GpuMemory, HostKeepsWhatIsNotOnItsGpus) {
   EXPECT_EQ(host_memory_needed(plan, 1), 1006 * kGiB);
 }
 
+// Its state is there already: nothing is copied for the last checkpoint, and replicas exchange it
+// without a copy, but gradients.
+TEST(GpuMemory, HostHoldsWhatIsOffloaded) {
+  Plan plan = five_stages();
+  plan.recipe.checkpoint.every = 0;
+  for (Plan::Process& process : plan.processes) {
+    process.offloaded_bytes = process.saved_bytes = 12 * kGiB;
+  }
+  EXPECT_EQ(host_memory_needed(plan, 0), 4 * 1012 * kGiB);
+  plan.recipe.pipeline.replicas = 2;
+  EXPECT_EQ(host_memory_needed(plan, 0), 4 * 1016 * kGiB);
+  plan.recipe.pipeline.replicas = 1;
+  plan.recipe.checkpoint.every = 10;
+  plan.recipe.checkpoint.memory = kGiB;
+  EXPECT_EQ(host_memory_needed(plan, 0), 4 * 1013 * kGiB);
+}
+
 }  // namespace
 }  // namespace strait::plan

@@ -219,6 +219,65 @@ TEST_F(PlannedLayout, RecomputesOnlyWhereMemoryNeedsIt) {
   EXPECT_LT(plan::gpu_memory_needed(tight, 0, 0), needed);
 }
 
+// In order of cost, and no more than the recipe leaves open.
+TEST_F(PlannedLayout, TakesFewerBitsAndOffloadOnlyWhereMemoryNeedsThem) {
+  using recipe::Moments;
+  using recipe::Offload;
+  const std::string two = "stages = 2, depth = 0";
+  const auto needed = [&](const std::string& moments) {
+    const plan::Plan roomy = planned_on_gpus(std::int64_t{1} << 40, two,
+                                             {"model.recompute=layer", "train.moments=" + moments});
+    return std::max(plan::gpu_memory_needed(roomy, 0, 0), plan::gpu_memory_needed(roomy, 1, 0));
+  };
+  const std::vector<std::string> all{"model.recompute=auto", "train.moments=auto",
+                                     "train.offload=auto"};
+  const std::vector<std::string> exact{"model.recompute=auto", "train.offload=auto"};
+  const auto took = [&](std::int64_t memory, const std::vector<std::string>& automatic) {
+    const plan::Plan plan = planned_on_gpus(memory, two, automatic);
+    return std::pair(plan.recipe.train.moments, plan.recipe.train.offload);
+  };
+  EXPECT_EQ(took(needed("float32"), all), std::pair(Moments::float32, Offload::none));
+  EXPECT_EQ(took(needed("float32") - 1, all), std::pair(Moments::bfloat16, Offload::none));
+  EXPECT_EQ(took(needed("bfloat16") - 1, all), std::pair(Moments::int8, Offload::none));
+  EXPECT_EQ(took(needed("int8") - 1, all), std::pair(Moments::float32, Offload::optimizer));
+  EXPECT_EQ(took(needed("float32") - 1, exact), std::pair(Moments::float32, Offload::optimizer));
+  const plan::Plan tight = planned_on_gpus(needed("float32") - 1, two, exact);
+  const plan::Plan::Process& first = tight.processes.front();
+  // Values and gradients stay; masters and both moments are the host's.
+  EXPECT_EQ(first.offloaded_bytes, 12 * first.parameters);
+  EXPECT_EQ(first.state_bytes, 8 * first.parameters);
+  EXPECT_THAT(plan_text(tight), AllOf(HasSubstr("off-loaded"), HasSubstr("GB/s over PCIe")));
+  const std::string refused = base::user_error(base::ExitCode::out_of_memory, [&] {
+    planned_on_gpus(needed("float32") - 1, two, {"model.recompute=auto"});
+  });
+  EXPECT_THAT(refused, HasSubstr("GPU 0 of host"));
+}
+
+TEST_F(PlannedLayout, SaysWhatItTakesForMemoryAndWhy) {
+  const std::string two = "stages = 2, depth = 0";
+  const plan::Plan roomy = planned_on_gpus(std::int64_t{1} << 40, two, {"model.recompute=layer"});
+  // Writes gpus.toml.
+  EXPECT_ANY_THROW(planned_on_gpus(plan::gpu_memory_needed(roomy, 0, 0) - 1, two));
+  const std::string links = "hosts.links=" + (folder_ / "gpus.toml").string();
+  const PlannedRun run =
+      make_plan(recipe(R"(["a", "b"])", two,
+                       {"model.device=auto", links, "model.recompute=auto", "train.offload=auto"}));
+  EXPECT_THAT(run.train.notes,
+              Contains(AllOf(HasSubstr("the plan takes "),
+                             HasSubstr("train.offload = \"optimizer\" for memory; with less, "),
+                             HasSubstr("GPU 0 of"))));
+}
+
+TEST_F(PlannedLayout, RefusesOffloadThatTheHostCannotHold) {
+  const std::string hosts = R"([{name = "a", device = "A100", memory = "64MiB"}, "b", "c"])";
+  EXPECT_THAT(base::user_error(
+                  base::ExitCode::out_of_memory,
+                  [&] {
+                    planned(hosts, "stages = 1", {"model.device=cuda", "train.offload=optimizer"});
+                  }),
+              AllOf(HasSubstr("host a may use 67.1 MB"), HasSubstr("off-loaded optimizer")));
+}
+
 // A run keeps the recipe of its plan, with the layout that was chosen.
 TEST_F(PlannedLayout, ResumeKeepsTheLayoutUnlessOtherStagesAreAskedFor) {
   plan::Plan first = planned(hosts_with(0.02, 0.005, 0.02), kPipelineOnly);

@@ -259,6 +259,38 @@ TEST(StepForecast, ForwardsAloneHaveNoBackward) {
   EXPECT_GT(forward_seconds(costs, 100, 0), 40) << "the link is the slowest";
 }
 
+TEST(StepForecast, CountsTheLongerOfOffloadedUpdateAndTransfers) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.recipe.train.offload = recipe::Offload::optimizer;
+  const models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
+  const auto trained = static_cast<double>(model.layers[1].trained);
+  EXPECT_DOUBLE_EQ(update_seconds(plan, 0, model, {1, 1}),
+                   44 * trained / plan::kAssumedMemoryBytesPerSecond)
+      << "a CPU has nowhere to load off to";
+  plan.recipe.model.device = recipe::Device::cuda;
+  plan.recipe.model.dtype = recipe::Dtype::bfloat16;
+  // Gradient, master and moments twice, value three times; gradient down, value up.
+  const OffloadSeconds seconds = offload_seconds(plan.recipe, model.layers[1].trained);
+  EXPECT_DOUBLE_EQ(seconds.update, (4 + 24 + 6) * trained / plan::kAssumedMemoryBytesPerSecond);
+  EXPECT_DOUBLE_EQ(seconds.transfer, 6 * trained / plan::kAssumedPcieBytesPerSecond);
+  EXPECT_DOUBLE_EQ(update_seconds(plan, 0, model, {1, 1}),
+                   seconds.update + 16 * trained / plan::kAssumedMemoryOfGpu);
+}
+
+TEST(StepForecast, CountsTheProductsOfMuon) {
+  plan::Plan plan = plan_over_two_hosts();
+  const models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
+  const double adamw = update_seconds(plan, 0, model, {1, 1});
+  plan.recipe.train.optimizer = recipe::OptimizerKind::muon;
+  plan.recipe.pipeline.threads = 1;
+  // Matrices of 64 x 192, 64 x 64 and twice 64 x 256; five steps of two products with the matrix
+  // and one of a square.
+  const double products = 5 * 2 * 64 * 64 * (2 * (192 + 64 + 2 * 256) + 4 * 64);
+  EXPECT_NEAR(update_seconds(plan, 0, model, {1, 1}),
+              adamw + products / plan::kAssumedFlopsPerThread, 1e-12);
+  EXPECT_EQ(muon_parameters(plan, model, {{0, 1}}), 64 * (192 + 64 + 2 * 256));
+}
+
 TEST(RunForecast, CountsEvaluationsLinesWeightsAndMoney) {
   plan::Plan plan = plan_over_two_hosts();
   plan.steps = 100;

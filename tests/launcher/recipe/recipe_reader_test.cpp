@@ -222,7 +222,8 @@ TEST(RecipeReader, NamesNearestKeyForUnknownKey) {
   EXPECT_EQ(mistake_after_least("learning_rat = 1e-3\n"),
             "unknown key train.learning_rat (recipes/x.toml:7:16); did you mean learning_rate? "
             "known in [train]: steps, epochs, batch, micro_batch, learning_rate, decay, min_rate, "
-            "warmup, betas, moments, weight_decay, clip, rates, neftune, eval_every, stop_when, "
+            "warmup, betas, optimizer, moments, offload, weight_decay, clip, rates, neftune, "
+            "eval_every, stop_when, "
             "preference");
 }
 
