@@ -7,6 +7,7 @@
 
 #include "kernels/kernel_tensors.h"
 #include "kernels/random.h"
+#include "models/batch_invariance.h"
 
 namespace strait::models {
 namespace {
@@ -241,7 +242,10 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
   inputs.query = grown(inputs.query, growth_, pass);
   inputs.sinks = sinks_;
   at::Tensor attended = attend(inputs, options_, pass);
-  if (gate.defined()) attended = attended * gate.sigmoid();
+  if (gate.defined()) {
+    attended =
+        attended * by_token(pass, {gate}, [](const auto& token) { return token[0].sigmoid(); });
+  }
   return output_->forward(attended, pass);
 }
 

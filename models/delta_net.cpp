@@ -48,11 +48,7 @@ DeltaNet::DeltaNet(ParameterMaker& maker, int index, const DecoderConfig& config
       output_(maker, name_of(index, config, "out_proj"),
               without_bias(options_.values(), config.hidden)) {}
 
-at::Tensor DeltaNet::convolve(const at::Tensor& mixed, const Pass& pass) const {
-  if (pass.cache == nullptr) {
-    return kernels::causal_convolution(mixed, convolution_, pass.documents);
-  }
-  at::Tensor& past = pass.cache->recurrent(layer_).convolved;
+at::Tensor DeltaNet::convolve(const at::Tensor& mixed, at::Tensor& past) const {
   const at::Tensor all = past.defined() ? at::cat({past, mixed}, 1) : mixed;
   const std::int64_t kept = std::min(options_.taps - 1, all.size(1));
   past = all.narrow(1, all.size(1) - kept, kept).clone();
@@ -61,9 +57,7 @@ at::Tensor DeltaNet::convolve(const at::Tensor& mixed, const Pass& pass) const {
       .narrow(1, all.size(1) - count, count);
 }
 
-at::Tensor DeltaNet::recur(const kernels::DeltaHeads& heads, const Pass& pass) const {
-  if (pass.cache == nullptr) return kernels::delta_rule(heads, pass.documents);
-  at::Tensor& state = pass.cache->recurrent(layer_).state;
+at::Tensor DeltaNet::recur(const kernels::DeltaHeads& heads, at::Tensor& state) const {
   if (!state.defined()) {
     state = at::zeros({heads.value.size(0), options_.heads, options_.key_width, options_.width},
                       heads.value.options().dtype(at::kFloat));
@@ -71,10 +65,14 @@ at::Tensor DeltaNet::recur(const kernels::DeltaHeads& heads, const Pass& pass) c
   return kernels::continue_delta_rule(heads, state);
 }
 
-at::Tensor DeltaNet::forward(const at::Tensor& input, const Pass& pass) const {
+at::Tensor DeltaNet::mix_tokens(const Projected& inputs, const Pass& pass,
+                                SequenceCache* past) const {
+  SequenceCache::Recurrent* const recurrent = past == nullptr ? nullptr : &past->recurrent(layer_);
+  const at::Tensor convolved =
+      recurrent == nullptr ? kernels::causal_convolution(inputs.mixed, convolution_, pass.documents)
+                           : convolve(inputs.mixed, recurrent->convolved);
   const std::vector<at::Tensor> parts =
-      convolve(mix_.forward(input, pass), pass)
-          .split_with_sizes({options_.keys(), options_.keys(), options_.values()}, 2);
+      convolved.split_with_sizes({options_.keys(), options_.keys(), options_.values()}, 2);
   const auto by_head = [](const at::Tensor& values, std::int64_t width) {
     return values.unflatten(2, {values.size(2) / width, width});
   };
@@ -82,13 +80,25 @@ at::Tensor DeltaNet::forward(const at::Tensor& input, const Pass& pass) const {
   heads.query = by_head(parts[0], options_.key_width);
   heads.key = by_head(parts[1], options_.key_width);
   heads.value = by_head(parts[2], options_.width);
-  heads.beta = beta_.forward(input, pass).sigmoid();
-  const at::Tensor step = decay_.forward(input, pass).to(at::kFloat) + decay_bias_;
+  heads.beta = inputs.beta.sigmoid();
+  const at::Tensor step = inputs.decay.to(at::kFloat) + decay_bias_;
   heads.decay = at::softplus(step) * decay_rate_.to(at::kFloat).exp().neg();
-  const at::Tensor normal = norm_.forward(recur(heads, pass));
-  const at::Tensor gate = by_head(gate_.forward(input, pass), options_.width);
-  return output_.forward(kernels::gated_product(gate, normal, kernels::Activation::silu).flatten(2),
-                         pass);
+  const at::Tensor normal =
+      norm_.forward(recurrent == nullptr ? kernels::delta_rule(heads, pass.documents)
+                                         : recur(heads, recurrent->state));
+  const at::Tensor gate = by_head(inputs.gate, options_.width);
+  return kernels::gated_product(gate, normal, kernels::Activation::silu).flatten(2);
+}
+
+at::Tensor DeltaNet::forward(const at::Tensor& input, const Pass& pass) const {
+  const Projected all{mix_.forward(input, pass), gate_.forward(input, pass),
+                      beta_.forward(input, pass), decay_.forward(input, pass)};
+  if (pass.cache == nullptr) return output_.forward(mix_tokens(all, pass, nullptr), pass);
+  const auto mix_own = [&](SequenceCache& sequence, const std::vector<at::Tensor>& own) {
+    return mix_tokens({own[0], own[1], own[2], own[3]}, pass, &sequence);
+  };
+  return output_.forward(
+      pass.cache->by_sequence({all.mixed, all.gate, all.beta, all.decay}, mix_own), pass);
 }
 
 }  // namespace strait::models

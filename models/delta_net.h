@@ -8,6 +8,7 @@
 
 namespace strait::models {
 
+class SequenceCache;
 struct DecoderConfig;
 
 // A block's recurrent layer in place of attention, as a family's config.json describes it.
@@ -31,9 +32,17 @@ class DeltaNet {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
-  // After those of earlier tokens, if there is a cache.
-  at::Tensor convolve(const at::Tensor& mixed, const Pass& pass) const;
-  at::Tensor recur(const kernels::DeltaHeads& heads, const Pass& pass) const;
+  // What the matrices make of the input.
+  struct Projected {
+    at::Tensor mixed;
+    at::Tensor gate;
+    at::Tensor beta;
+    at::Tensor decay;
+  };
+  // The input of the output matrix. `past`: after the tokens that it remembers; null: documents.
+  at::Tensor mix_tokens(const Projected& inputs, const Pass& pass, SequenceCache* past) const;
+  at::Tensor convolve(const at::Tensor& mixed, at::Tensor& past) const;
+  at::Tensor recur(const kernels::DeltaHeads& heads, at::Tensor& state) const;
 
   int layer_;
   DeltaOptions options_;

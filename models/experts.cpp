@@ -7,6 +7,7 @@
 #include "kernels/expert_rows.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/linear.h"
+#include "models/batch_invariance.h"
 #include "models/expert_load.h"
 
 namespace strait::models {
@@ -60,10 +61,13 @@ at::Tensor ExpertMlp::forward(const at::Tensor& input, const Pass& pass) const {
   return at::zeros_like(tokens).index_copy(0, chosen, sums).view(input.sizes());
 }
 
-at::Tensor ExpertMlp::scores(const at::Tensor& tokens) const {
-  const at::Tensor input = options_.wide_router ? tokens.to(at::kFloat) : tokens;
+at::Tensor ExpertMlp::scores(const at::Tensor& tokens, const Pass& pass) const {
+  const at::Tensor given = options_.wide_router ? tokens.to(at::kFloat) : tokens;
+  const at::Tensor input = pass.cache == nullptr ? given : padded_rows(given);
   const at::Tensor logits = kernels::linear(input, router_, router_bias_, /*input_first=*/false);
-  return options_.sigmoid ? logits.to(at::kFloat).sigmoid() : logits.softmax(1, at::kFloat);
+  return by_token(pass, {logits.narrow(0, 0, given.size(0))}, [&](const auto& rows) {
+    return options_.sigmoid ? rows[0].to(at::kFloat).sigmoid() : rows[0].softmax(1, at::kFloat);
+  });
 }
 
 at::Tensor ExpertMlp::choose(const at::Tensor& scores) const {
@@ -80,7 +84,7 @@ at::Tensor ExpertMlp::choose(const at::Tensor& scores) const {
 }
 
 at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const {
-  at::Tensor all = scores(tokens);
+  at::Tensor all = scores(tokens, pass);
   const at::Tensor chosen = choose(all.detach());
   const kernels::ExpertRows rows = kernels::sort_by_expert(chosen, options_.count);
   all = balance(all, rows.counts, pass);
@@ -103,7 +107,9 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
   if (!shared_) return sums;
   const at::Tensor shared = shared_->mlp.forward(tokens, pass);
   if (!shared_->gate) return sums + shared;
-  return sums + shared * shared_->gate->forward(tokens, pass).sigmoid();
+  const at::Tensor gate = by_token(pass, {shared_->gate->forward(tokens, pass)},
+                                   [](const auto& token) { return token[0].sigmoid(); });
+  return sums + shared * gate;
 }
 
 at::Tensor ExpertMlp::balance(const at::Tensor& scores, const std::vector<std::int64_t>& counts,

@@ -72,8 +72,8 @@ class ExpertMlp {
 
  private:
   at::Tensor compute(const at::Tensor& tokens, const Pass& pass) const;
-  at::Tensor scores(const at::Tensor& tokens) const;  // [tokens, experts]
-  at::Tensor choose(const at::Tensor& scores) const;  // [tokens, experts of each]
+  at::Tensor scores(const at::Tensor& tokens, const Pass& pass) const;  // [tokens, experts]
+  at::Tensor choose(const at::Tensor& scores) const;                    // [tokens, experts of each]
   // Counts the rows, and adds the gradient of the balance loss to the scores.
   at::Tensor balance(const at::Tensor& scores, const std::vector<std::int64_t>& counts,
                      const Pass& pass) const;

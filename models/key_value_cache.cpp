@@ -3,11 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-
 namespace strait::models {
 
-std::pair<at::Tensor, at::Tensor> KeyValueCache::append(int layer, const at::Tensor& keys,
+std::pair<at::Tensor, at::Tensor> SequenceCache::append(int layer, const at::Tensor& keys,
                                                         const at::Tensor& values) {
   const at::NoGradGuard no_grad;
   Entry& entry = entries_[layer];
@@ -27,10 +25,23 @@ std::pair<at::Tensor, at::Tensor> KeyValueCache::append(int layer, const at::Ten
   return {entry.keys.narrow(1, 0, entry.length), entry.values.narrow(1, 0, entry.length)};
 }
 
-std::int64_t KeyValueCache::length() const {
-  std::int64_t shortest = entries_.empty() ? 0 : capacity_;
-  for (const auto& [layer, entry] : entries_) shortest = std::min(shortest, entry.length);
-  return shortest;
+at::Tensor KeyValueCache::by_sequence(const std::vector<at::Tensor>& values,
+                                      const SequenceFunction& compute) const {
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& one : values) flat.push_back(one.flatten(0, 1).unsqueeze(0));
+  std::vector<at::Tensor> results;
+  results.reserve(extensions_.size());
+  std::vector<at::Tensor> own(values.size());
+  std::int64_t begin = 0;
+  for (const Extension& extension : extensions_) {
+    for (std::size_t i = 0; i < flat.size(); ++i) {
+      own[i] = flat[i].narrow(1, begin, extension.count);
+    }
+    results.push_back(compute(*extension.sequence, own));
+    begin += extension.count;
+  }
+  const at::Tensor all = results.size() == 1 ? results.front() : at::cat(results, 1);
+  return all.squeeze(0).unflatten(0, {values.front().size(0), values.front().size(1)});
 }
 
 }  // namespace strait::models

@@ -3,32 +3,35 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <utility>
+#include <vector>
 
 namespace strait::models {
 
-// Keys and values that the attention layers have seen, and states of recurrent layers, for
-// generation without gradients. All rows
-// have the same length. All layers of a model share it; each appends once per pass.
-class KeyValueCache {
+// Keys and values of one sequence that the attention layers have seen, and states of recurrent
+// layers, for generation without gradients. All layers of a model share it; each appends once per
+// pass.
+class SequenceCache {
  public:
-  explicit KeyValueCache(std::int64_t capacity) : capacity_(capacity) {}
+  explicit SequenceCache(std::int64_t capacity) : capacity_(capacity) {}
 
-  // Appends [rows, count, heads, width] for `layer`. Returns all keys and values of that layer as
+  // Appends [1, count, heads, width] for `layer`. Returns all keys and values of that layer as
   // views that stay valid after its next append.
   std::pair<at::Tensor, at::Tensor> append(int layer, const at::Tensor& keys,
                                            const at::Tensor& values);
 
   // What a recurrent layer remembers of the tokens that it has seen. Undefined: it has seen none.
   struct Recurrent {
-    at::Tensor convolved;  // the last inputs of its convolution, [rows, count, channels]
-    at::Tensor state;      // [rows, heads, key width, width]
+    at::Tensor convolved;  // the last inputs of its convolution, [1, count, channels]
+    at::Tensor state;      // [1, heads, key width, width]
   };
   Recurrent& recurrent(int layer) { return recurrent_[layer]; }
 
-  // Number of tokens that every layer with keys has seen.
-  std::int64_t length() const;
+  // Tokens of the passes so far, which make_pass() counts.
+  std::int64_t length() const { return length_; }
+  void add_length(std::int64_t count) { length_ += count; }
   std::int64_t capacity() const { return capacity_; }
 
  private:
@@ -38,8 +41,31 @@ class KeyValueCache {
     std::int64_t length = 0;
   };
   std::int64_t capacity_;
+  std::int64_t length_ = 0;
   std::map<int, Entry> entries_;
   std::map<int, Recurrent> recurrent_;
+};
+
+// The sequences that a pass extends, whose new tokens follow each other in its rows. Borrows them.
+class KeyValueCache {
+ public:
+  struct Extension {
+    SequenceCache* sequence = nullptr;
+    std::int64_t count = 0;  // new tokens
+  };
+  explicit KeyValueCache(std::vector<Extension> extensions) : extensions_(std::move(extensions)) {}
+
+  const std::vector<Extension>& extensions() const { return extensions_; }
+
+  // `compute` for each sequence, of its part of the values, as [1, count, ...] each. Returns its
+  // results [1, count, ...] in the shape of the pass.
+  using SequenceFunction =
+      std::function<at::Tensor(SequenceCache& sequence, const std::vector<at::Tensor>& values)>;
+  at::Tensor by_sequence(const std::vector<at::Tensor>& values,
+                         const SequenceFunction& compute) const;
+
+ private:
+  std::vector<Extension> extensions_;
 };
 
 }  // namespace strait::models

@@ -4,6 +4,7 @@
 
 #include "kernels/linear.h"
 #include "kernels/random.h"
+#include "models/batch_invariance.h"
 
 namespace strait::models {
 
@@ -17,7 +18,8 @@ Linear::Linear(ParameterMaker& maker, const std::string& name, const LinearShape
 }
 
 at::Tensor Linear::forward(const at::Tensor& input, const Pass& pass) const {
-  const at::Tensor rows = input.reshape({-1, shape_.input});
+  const at::Tensor given = input.reshape({-1, shape_.input});
+  const at::Tensor rows = pass.cache == nullptr ? given : padded_rows(given);
   const bool input_first = shape_.layout == MatrixLayout::input_output;
   at::Tensor product;
   if (adapter_ && pass.adapters) {
@@ -34,7 +36,7 @@ at::Tensor Linear::forward(const at::Tensor& input, const Pass& pass) const {
   }
   std::vector<std::int64_t> sizes = input.sizes().vec();
   sizes.back() = shape_.output;
-  return product.view(sizes);
+  return product.narrow(0, 0, given.size(0)).view(sizes);
 }
 
 }  // namespace strait::models

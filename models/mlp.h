@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/activation.h"
+#include "models/batch_invariance.h"
 #include "models/linear.h"
 
 namespace strait::models {
@@ -24,15 +25,14 @@ class Mlp {
         clamped_(clamped) {}
 
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const {
-    const at::Tensor inner = up_.forward(input, pass);
-    if (!gated_) return down_.forward(kernels::activate(inner, activation_), pass);
-    if (clamped_.limit > 0) {
-      return down_.forward(kernels::clamped_product(inner, clamped_), pass);
-    }
-    const at::Tensor product =
-        gate_ ? kernels::gated_product(gate_->forward(input, pass), inner, activation_)
-              : kernels::gated_product(inner, {}, activation_);
-    return down_.forward(product, pass);
+    std::vector<at::Tensor> inner{up_.forward(input, pass)};
+    if (gate_) inner.insert(inner.begin(), gate_->forward(input, pass));
+    const at::Tensor activated = by_token(pass, inner, [&](const std::vector<at::Tensor>& values) {
+      if (!gated_) return kernels::activate(values[0], activation_);
+      if (clamped_.limit > 0) return kernels::clamped_product(values[0], clamped_);
+      return kernels::gated_product(values[0], gate_ ? values[1] : at::Tensor(), activation_);
+    });
+    return down_.forward(activated, pass);
   }
 
  private:

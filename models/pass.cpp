@@ -35,8 +35,13 @@ Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int
 
 Pass make_pass(KeyValueCache& cache, std::int64_t rows, std::int64_t count) {
   Pass pass;
-  const std::int64_t past = cache.length();
-  pass.positions = at::arange(past, past + count, at::kLong).unsqueeze(0).expand({rows, count});
+  std::vector<at::Tensor> positions;
+  for (const KeyValueCache::Extension& extension : cache.extensions()) {
+    const std::int64_t past = extension.sequence->length();
+    positions.push_back(at::arange(past, past + extension.count, at::kLong));
+    extension.sequence->add_length(extension.count);
+  }
+  pass.positions = at::cat(positions).view({rows, count});
   pass.cache = &cache;
   pass.rotary = std::make_shared<RotaryTables>();
   return pass;

@@ -16,6 +16,11 @@ namespace {
 
 constexpr const char* kBytes = "bytes";
 
+// Of a prompt in one pass. Fixed, because it decides the order of sums.
+constexpr std::size_t kChunk = 256;
+// Of prompts in one pass, so that answers that go on do not wait for long.
+constexpr std::size_t kPromptTokens = 512;
+
 class ByteCoder : public TextCoder {
  public:
   std::vector<std::int32_t> encode(const std::string& text) override {
@@ -152,105 +157,160 @@ std::size_t certain_length(const std::string& text, const std::vector<std::strin
 }
 
 Generation::Generation(std::vector<Prompt> prompts, const models::ModelDescription& model,
-                       TextCoder& coder, GenerationOptions options, std::size_t in_flight)
-    : coder_(coder), options_(std::move(options)), in_flight_(in_flight) {
-  for (const std::string& stop : options_.stops) {
-    if (const auto token = coder_.control_token(stop)) stop_tokens_.push_back(*token);
-  }
-  for (Prompt& prompt : prompts) {
-    const auto length = static_cast<std::int64_t>(prompt.tokens.size());
-    if (length == 0 || length >= model.positions) {
-      throw base::UserError(base::ExitCode::bad_input,
-                            "{} has {}; 1 to {} leave room for an answer in this model",
-                            prompt.name, base::counted(length, "token"), model.positions - 1);
-    }
-    if (const auto last = std::ranges::max(prompt.tokens); last >= model.vocabulary) {
-      throw base::UserError(
-          base::ExitCode::bad_input,
-          "{} has the token {} of the tokenizer, but the model has only tokens 0 to {}",
-          prompt.name, last, model.vocabulary - 1);
-    }
-    Sequence& sequence = sequences_.emplace_back();
-    sequence.prompt = std::move(prompt.tokens);
-    sequence.most = std::min(options_.max_tokens, model.positions - length);
-  }
+                       TextCoder& coder, const GenerationOptions& options, InFlight in_flight)
+    : model_(model), coder_(coder), in_flight_(in_flight), batches_(in_flight.batches) {
+  for (Prompt& prompt : prompts) add(std::move(prompt), options);
 }
 
-run::InferenceRequest Generation::start(std::size_t number) {
-  const Sequence& sequence = sequences_[number];
+std::size_t Generation::add(Prompt prompt, const GenerationOptions& options) {
+  const auto length = std::ssize(prompt.tokens);
+  if (length == 0 || length >= model_.positions) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "{} has {}; 1 to {} leave room for an answer in this model", prompt.name,
+                          base::counted(length, "token"), model_.positions - 1);
+  }
+  const auto [lowest, highest] = std::ranges::minmax(prompt.tokens);
+  if (lowest < 0 || highest >= model_.vocabulary) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        "{} has the token {} of the tokenizer, but the model has only tokens 0 to {}", prompt.name,
+        lowest < 0 ? lowest : highest, model_.vocabulary - 1);
+  }
+  Sequence& sequence = sequences_.emplace_back();
+  sequence.prompt = std::move(prompt.tokens);
+  sequence.options = options;
+  sequence.most = std::min(options.max_tokens, model_.positions - length);
+  for (const std::string& stop : options.stops) {
+    if (const auto token = coder_.control_token(stop)) sequence.stop_tokens.push_back(*token);
+  }
+  return sequences_.size() - 1;
+}
+
+std::vector<run::InferenceRequest> Generation::poll() {
+  std::vector<run::InferenceRequest> requests;
+  for (std::size_t number = 0; number < batches_.size(); ++number) {
+    if (batches_[number].in_flight) continue;
+    if (auto batch = next(number)) requests.emplace_back(std::move(*batch));
+  }
+  return requests;
+}
+
+std::optional<run::ExtendBatch> Generation::next(std::size_t number) {
+  Batch& batch = batches_[number];
+  // Few prompts are spread over all batches, so that every stage has work.
+  const std::size_t together = std::min(in_flight_.sequences, sequences_.size());
+  const std::size_t room = (together + batches_.size() - 1) / batches_.size();
+  while (batch.running.size() < room && started_ < sequences_.size()) {
+    batch.running.push_back(started_++);
+  }
+  run::ExtendBatch pass;
+  pass.number = static_cast<std::int64_t>(number);
+  pass.ended = std::exchange(batch.ended, {});
+  batch.awaited.clear();
+  std::size_t left = kPromptTokens;
+  for (const std::size_t running : batch.running) {
+    auto more = extend(running, left);
+    if (!more) continue;
+    if (more->choose) batch.awaited.push_back(running);
+    pass.sequences.push_back(std::move(*more));
+  }
+  batch.in_flight = !pass.sequences.empty();
+  if (!batch.in_flight && pass.ended.empty()) return std::nullopt;
+  return pass;
+}
+
+std::optional<run::ExtendSequence> Generation::extend(std::size_t number, std::size_t& left) {
+  Sequence& sequence = sequences_[number];
   run::ExtendSequence request;
   request.sequence = static_cast<std::int64_t>(number);
-  request.tokens = sequence.prompt;
-  request.capacity = static_cast<std::int64_t>(sequence.prompt.size()) + sequence.most;
-  request.sampling = options_.sampling;
+  request.number = sequence.options.number.value_or(request.sequence);
+  request.capacity = std::ssize(sequence.prompt) + sequence.most;
+  request.sampling = sequence.options.sampling;
+  request.score = sequence.options.score;
+  if (sequence.fed == sequence.prompt.size()) {
+    request.tokens = {sequence.answer.back()};
+    return request;
+  }
+  const auto rest = std::span(sequence.prompt).subspan(sequence.fed);
+  // Every chunk begins where it begins when the prompt is alone, or sums would have another order.
+  // Scores are of a prompt as a whole.
+  const std::size_t count = request.score ? rest.size() : std::min(rest.size(), kChunk);
+  if (count > left && left < kPromptTokens) return std::nullopt;
+  left -= std::min(left, count);
+  request.tokens.assign(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(count));
+  sequence.fed += count;
+  request.choose = sequence.fed == sequence.prompt.size();
   return request;
 }
 
-std::vector<run::InferenceRequest> Generation::begin() {
-  std::vector<run::InferenceRequest> requests;
-  while (started_ < std::min(in_flight_, sequences_.size())) requests.push_back(start(started_++));
-  return requests;
-}
-
 std::vector<run::InferenceRequest> Generation::on_answer(const run::InferenceAnswer& answer) {
-  const auto* chosen = std::get_if<run::ChosenToken>(&answer);
-  if (chosen == nullptr || chosen->sequence < 0 ||
-      chosen->sequence >= static_cast<std::int64_t>(started_)) {
-    throw base::MessageError("a token of a sequence that does not go on");
+  const auto* chosen = std::get_if<run::ChosenTokens>(&answer);
+  const bool known = chosen != nullptr && chosen->number >= 0 &&
+                     chosen->number < std::ssize(batches_) &&
+                     batches_[static_cast<std::size_t>(chosen->number)].in_flight;
+  if (!known) throw base::MessageError("tokens of a batch that is not in flight");
+  Batch& batch = batches_[static_cast<std::size_t>(chosen->number)];
+  if (!std::ranges::equal(chosen->tokens, batch.awaited, {}, &run::ChosenToken::sequence,
+                          [](std::size_t one) { return static_cast<std::int64_t>(one); })) {
+    throw base::MessageError("tokens of sequences that do not go on");
   }
-  const auto number = static_cast<std::size_t>(chosen->sequence);
-  const auto token = static_cast<std::int32_t>(chosen->token);
-  if (!append(number, token)) {
-    run::ExtendSequence more;
-    more.sequence = chosen->sequence;
-    more.tokens = {token};
-    more.capacity =
-        static_cast<std::int64_t>(sequences_[number].prompt.size()) + sequences_[number].most;
-    more.sampling = options_.sampling;
-    return {more};
+  batch.in_flight = false;
+  for (const run::ChosenToken& one : chosen->tokens) {
+    const auto number = static_cast<std::size_t>(one.sequence);
+    if (!append(number, one)) continue;
+    std::erase(batch.running, number);
+    batch.ended.push_back(one.sequence);
+    if (over_) over_(number, sequences_[number].completion);
   }
-  std::vector<run::InferenceRequest> requests{run::EndSequence{chosen->sequence}};
-  if (started_ < sequences_.size()) requests.push_back(start(started_++));
   // In the order of the prompts, although several are answered at the same time.
   for (; reported_ < sequences_.size() && sequences_[reported_].over; ++reported_) {
-    if (done_) done_(reported_, sequences_[reported_].completion);
+    Sequence& ended = sequences_[reported_];
+    if (done_) done_(reported_, ended.completion);
+    ended = Sequence{};
+    ended.over = true;
   }
-  return requests;
+  auto more = next(static_cast<std::size_t>(chosen->number));
+  if (!more) return {};
+  return {std::move(*more)};
 }
 
-bool Generation::append(std::size_t number, std::int32_t token) {
+bool Generation::append(std::size_t number, const run::ChosenToken& chosen) {
   Sequence& sequence = sequences_[number];
+  const auto token = static_cast<std::int32_t>(chosen.token);
+  std::ranges::copy(chosen.scores, std::back_inserter(sequence.completion.scores));
   if (coder_.is_end(token)) {
     end(sequence, Completion::End::model);
-  } else if (std::ranges::find(stop_tokens_, token) != stop_tokens_.end()) {
+  } else if (std::ranges::find(sequence.stop_tokens, token) != sequence.stop_tokens.end()) {
     end(sequence, Completion::End::stop);
   } else {
     sequence.answer.push_back(token);
-    const bool full = static_cast<std::int64_t>(sequence.answer.size()) >= sequence.most;
+    const bool full = std::ssize(sequence.answer) >= sequence.most;
     if (full) end(sequence, Completion::End::length);
   }
-  if (sequence.over || shown_ || !options_.stops.empty()) show(number);
+  if (sequence.over || shown_ || !sequence.options.stops.empty()) show(number);
   return sequence.over;
 }
 
 void Generation::end(Sequence& sequence, Completion::End how) {
   sequence.over = true;
   sequence.completion.end = how;
-  sequence.completion.tokens = static_cast<std::int64_t>(sequence.answer.size());
+  sequence.completion.tokens = std::ssize(sequence.answer);
+  sequence.completion.answer = sequence.answer;
 }
 
 void Generation::show(std::size_t number) {
   Sequence& sequence = sequences_[number];
+  const std::vector<std::string>& stops = sequence.options.stops;
   // The whole answer anew: a token may change how the one before it is written.
   std::string text = coder_.decode(sequence.prompt, sequence.answer);
   std::size_t stop = std::string::npos;
-  for (const std::string& one : options_.stops) stop = std::min(stop, text.find(one));
+  for (const std::string& one : stops) stop = std::min(stop, text.find(one));
   if (stop != std::string::npos) {
     text.resize(stop);
     end(sequence, Completion::End::stop);
   }
   if (sequence.over) sequence.completion.text = text;
-  const std::size_t until = sequence.over ? text.size() : certain_length(text, options_.stops);
+  const std::size_t until = sequence.over ? text.size() : certain_length(text, stops);
   if (until <= sequence.shown) return;
   if (shown_) shown_(number, text.substr(sequence.shown, until - sequence.shown));
   sequence.shown = until;

@@ -51,6 +51,9 @@ struct GenerationOptions {
   std::int64_t max_tokens = 128;
   run::Sampling sampling;
   std::vector<std::string> stops;  // a text ends before the first of these, texts or control tokens
+  bool score = false;              // probabilities of the prompt's tokens and of the answer's
+  // Chance depends on it; absent: on the number among the prompts.
+  std::optional<std::int64_t> number;
 };
 
 struct Completion {
@@ -58,56 +61,89 @@ struct Completion {
   std::string text;
   std::int64_t tokens = 0;  // that were generated, the model's end not counted
   End end = End::length;
+  std::vector<std::int32_t> answer;
+  // With GenerationOptions::score: of the prompt's tokens from the second on, and of the answer's;
+  // also of a token that ended it.
+  std::vector<run::TokenScore> scores;
+};
+
+// What is in progress at the same time.
+struct InFlight {
+  std::size_t batches = 1;    // as many as keep every stage busy
+  std::size_t sequences = 1;  // in all batches
 };
 
 // The tokens of prompts to the texts that follow them. A completion depends on the model, its
 // prompt, the options and its number among the prompts alone: not on the others, nor on what
 // answers.
+//
+// Sequences are in batches. A sequence that has ended leaves its batch, and the next prompt takes
+// its place. Prompts enter by chunks of a fixed length, so that a long one does not hold up the
+// others of its batch.
 class Generation : public run::InferenceClient {
  public:
   using Shown = std::function<void(std::size_t prompt, const std::string& more)>;
   using Done = std::function<void(std::size_t prompt, const Completion& completion)>;
 
-  // `coder` outlives this. `in_flight`: the sequences that go on at the same time. UserError: a
-  // prompt is empty, fills the model, or has tokens that the model lacks.
+  // `coder` outlives this. UserError: see add().
   Generation(std::vector<Prompt> prompts, const models::ModelDescription& model, TextCoder& coder,
-             GenerationOptions options, std::size_t in_flight);
+             const GenerationOptions& options, InFlight in_flight);
+
+  // One more prompt; returns its number. UserError: it is empty, fills the model, or has tokens
+  // that the model lacks.
+  std::size_t add(Prompt prompt, const GenerationOptions& options);
 
   // Called with every piece of text as soon as it cannot change any more.
   void on_text(Shown shown) { shown_ = std::move(shown); }
   // Called with every completion, in the order of the prompts.
   void on_done(Done done) { done_ = std::move(done); }
+  // Called with every completion at once.
+  void on_over(Done over) { over_ = std::move(over); }
 
-  std::vector<run::InferenceRequest> begin() override;
+  std::vector<run::InferenceRequest> begin() override { return poll(); }
   std::vector<run::InferenceRequest> on_answer(const run::InferenceAnswer& answer) override;
+  std::vector<run::InferenceRequest> poll() override;
   bool finished() const override { return reported_ == sequences_.size(); }
 
  private:
   struct Sequence {
     std::vector<std::int32_t> prompt;
-    std::int64_t most = 0;  // tokens to generate
+    GenerationOptions options;
+    std::vector<std::int32_t> stop_tokens;  // the stops that are control tokens
+    std::int64_t most = 0;                  // tokens to generate
+    std::size_t fed = 0;                    // tokens of the prompt that were asked
     std::vector<std::int32_t> answer;
     std::size_t shown = 0;  // bytes of the text
     bool over = false;
     Completion completion;
   };
+  struct Batch {
+    std::vector<std::size_t> running;
+    std::vector<std::size_t> awaited;  // those that choose a token in the pass that goes on
+    std::vector<std::int64_t> ended;   // since the last pass
+    bool in_flight = false;
+  };
 
-  run::InferenceRequest start(std::size_t number);
+  // The next pass of a batch. None: it has nothing to do.
+  std::optional<run::ExtendBatch> next(std::size_t number);
+  // What a sequence gets in it. None: the pass already has `left` tokens of other prompts.
+  std::optional<run::ExtendSequence> extend(std::size_t number, std::size_t& left);
   // Whether the sequence has ended with this token.
-  bool append(std::size_t number, std::int32_t token);
-  void end(Sequence& sequence, Completion::End how);
+  bool append(std::size_t number, const run::ChosenToken& chosen);
+  static void end(Sequence& sequence, Completion::End how);
   // The text so far; a stop text ends it.
   void show(std::size_t number);
 
   std::vector<Sequence> sequences_;
+  const models::ModelDescription model_;
   TextCoder& coder_;
-  const GenerationOptions options_;
-  std::vector<std::int32_t> stop_tokens_;  // the stops that are control tokens
-  const std::size_t in_flight_;
+  const InFlight in_flight_;
+  std::vector<Batch> batches_;
   std::size_t started_ = 0;
   std::size_t reported_ = 0;
   Shown shown_;
   Done done_;
+  Done over_;
 };
 
 // How much of a text that grows is certain: not the begin of a character of several bytes, and not

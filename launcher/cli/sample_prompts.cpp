@@ -175,7 +175,7 @@ std::vector<std::string> sample_completions(const std::filesystem::path& run_dir
     std::vector<std::int32_t> tokens =
         prompt.chat ? coder->encode_chat(*prompt.chat) : coder->encode(prompt.text);
     Generation generation({{std::move(tokens), "an evaluation prompt"}}, described, *coder, options,
-                          1);
+                          {});
     generation.on_done([&](std::size_t, const Completion& completion) {
       const bool same = on_one_line(completion.text) == on_one_line(prompt.answer);
       right += same ? 1 : 0;

@@ -36,6 +36,7 @@ struct GenerateFlags {
   std::string checkpoint = kNewest;
   bool chat = false;
   Place place = Place::automatic;
+  std::size_t batch = 16;
   GenerationOptions options;
 };
 
@@ -167,7 +168,7 @@ base::ExitCode generate(const GenerateFlags& flags) {
   warn(source.warning);
   const Place place = choose_place(source, flags.place);
   Generation generation(std::move(prompts), models::describe(source.config), *coder, flags.options,
-                        requests_in_flight(source, place));
+                        {requests_in_flight(source, place), flags.batch});
   if (flags.prompts.empty()) {
     print_text(generation);
   } else {
@@ -190,6 +191,11 @@ void add_generate(CLI::App& cli, Command& command) {
                    "a file with {\"prompt\": ...} or {\"messages\": [...]} in every line; prints "
                    "a JSON object for each, in their order");
   what->require_option(1);
+  verb->add_option("--batch", flags->batch,
+                   "prompts of a file in progress at the same time; each needs memory for its keys "
+                   "and values")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
   verb->add_option("--max-tokens", options.max_tokens, "at most")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();

@@ -81,17 +81,27 @@ void describe(auto& f, fields::Is<Sampling> auto& m) {
   f("top_k", m.top_k), f("top_p", m.top_p), f("min_p", m.min_p), f("seed", m.seed);
 }
 void describe(auto& f, fields::Is<ExtendSequence> auto& m) {
-  f("sequence", m.sequence), f("tokens", m.tokens), f("capacity", m.capacity);
-  f("sampling", m.sampling);
+  f("sequence", m.sequence), f("number", m.number), f("tokens", m.tokens);
+  f("capacity", m.capacity), f("sampling", m.sampling);
+  f("choose", m.choose), f("score", m.score);
 }
-void describe(auto& f, fields::Is<EndSequence> auto& m) { f("sequence", m.sequence); }
+void describe(auto& f, fields::Is<ExtendBatch> auto& m) {
+  f("number", m.number), f("ended", m.ended), f("sequences", m.sequences);
+}
 void describe(auto& f, fields::Is<ScoreRows> auto& m) {
   f("number", m.number), f("padded_length", m.padded_length), f("tokens", m.tokens);
   f("documents_of_rows", m.documents_of_rows), f("document_lengths", m.document_lengths);
   f("target_spans", m.target_spans);
 }
+void describe(auto& f, fields::Is<TokenScore> auto& m) {
+  f("logarithm", m.logarithm), f("likeliest", m.likeliest);
+  f("likeliest_logarithm", m.likeliest_logarithm);
+}
 void describe(auto& f, fields::Is<ChosenToken> auto& m) {
-  f("sequence", m.sequence), f("token", m.token);
+  f("sequence", m.sequence), f("token", m.token), f("scores", m.scores);
+}
+void describe(auto& f, fields::Is<ChosenTokens> auto& m) {
+  f("number", m.number), f("tokens", m.tokens);
 }
 void describe(auto& f, fields::Is<ScoredRows> auto& m) {
   f("number", m.number), f("loss_sum", m.loss_sum);
@@ -100,11 +110,11 @@ void describe(auto& f, fields::Is<ScoredRows> auto& m) {
 // In the order of the variants.
 constexpr auto kStageTypes = std::to_array<std::string_view>(
     {"hello", "ready", "progress", "step_done", "evaluated", "shards_written", "shard_failed",
-     "event", "lost_replica", "failed", "done", "chosen_token", "scored_rows", "shards_in_memory",
+     "event", "lost_replica", "failed", "done", "chosen_tokens", "scored_rows", "shards_in_memory",
      "orphaned"});
 constexpr auto kCoordinatorTypes = std::to_array<std::string_view>(
     {"peers", "admit", "save_soon", "stop_after_step", "committed", "dropped", "regroup", "abort",
-     "extend_sequence", "end_sequence", "score_rows", "memory_decided"});
+     "extend_batch", "score_rows", "memory_decided"});
 
 net::Frame format(const StageMessage& message) {
   return base::format_message(message, kStageTypes);

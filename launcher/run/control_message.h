@@ -129,10 +129,9 @@ struct Abort {
 
 using StageMessage =
     std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten, ShardFailed, Event,
-                 LostReplica, Failed, Done, ChosenToken, ScoredRows, ShardsInMemory, Orphaned>;
-using CoordinatorMessage =
-    std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped, Regroup, Abort,
-                 ExtendSequence, EndSequence, ScoreRows, MemoryDecided>;
+                 LostReplica, Failed, Done, ChosenTokens, ScoredRows, ShardsInMemory, Orphaned>;
+using CoordinatorMessage = std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped,
+                                        Regroup, Abort, ExtendBatch, ScoreRows, MemoryDecided>;
 
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);

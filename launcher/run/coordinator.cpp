@@ -47,6 +47,7 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
     receive();
     rejoin_.poll_started(phase_ == Phase::training);
     memory_.poll(phase_ != Phase::training);
+    poll_inference();
     // After the messages, because the last message of a process explains its exit.
     check_exits();
     check_stops(stops.load());
@@ -159,12 +160,21 @@ void Coordinator::on_answer(const InferenceAnswer& answer) {
   submit(options_.inference->on_answer(answer));
 }
 
+void Coordinator::poll_inference() {
+  if (options_.inference == nullptr || phase_ != Phase::training || answered_) return;
+  // A user may take longer than any stage.
+  if (options_.inference->idle()) watchdog_.unblock(Clock::now());
+  submit(options_.inference->poll());
+}
+
 void Coordinator::submit(const std::vector<InferenceRequest>& requests) {
   Worker& first = workers_.at(net::ProcessName{0, 0});
   for (const InferenceRequest& request : requests) {
     std::visit([&](const auto& message) { workers_.send(first, message); }, request);
   }
-  if (options_.inference->finished()) workers_.broadcast(StopAfterStep{});
+  if (answered_ || !options_.inference->finished()) return;
+  answered_ = true;
+  workers_.broadcast(StopAfterStep{});
 }
 
 void Coordinator::on(Worker& from, const Progress& progress) {

@@ -72,6 +72,8 @@ class Coordinator {
     if (phase_ == Phase::training) on_answer(answer);
   }
   void on_answer(const InferenceAnswer& answer);
+  // What the inference client asks without an answer.
+  void poll_inference();
   // Forwards the inference client's requests to the first stage; ends the stages when it has
   // finished.
   void submit(const std::vector<InferenceRequest>& requests);
@@ -121,6 +123,7 @@ class Coordinator {
   std::chrono::steady_clock::time_point reported_;
   store::Step last_step_;
   std::optional<store::Step> last_evaluation_;
+  bool answered_ = false;  // the inference client has finished
   // How many of the user's stop requests were handled.
   int stops_handled_ = 0;
   std::set<std::string> left_hosts_;

@@ -19,17 +19,23 @@ struct Sampling {
   std::uint64_t seed = 1;
 };
 
-// Appends these tokens to a sequence. Answer: ChosenToken.
+// Appends these tokens to a sequence.
 struct ExtendSequence {
   std::int64_t sequence = 0;
+  std::int64_t number = 0;  // of its prompt: chance depends on it
   std::vector<std::int32_t> tokens;
   std::int64_t capacity = 0;  // the most tokens that it will have
   Sampling sampling;
+  bool choose = true;  // false: more of the prompt follows, and no token is chosen
+  bool score = false;  // the answer has the probabilities of these tokens
 };
 
-// Forgets the keys and values of a sequence. No answer.
-struct EndSequence {
-  std::int64_t sequence = 0;
+// Sequences that grow in one pass. Each gets what it would get alone. Answer: ChosenTokens, unless
+// there are no sequences.
+struct ExtendBatch {
+  std::int64_t number = 0;
+  std::vector<std::int64_t> ended;  // sequences whose keys and values are forgotten before the pass
+  std::vector<ExtendSequence> sequences;
 };
 
 // Rows of documents with targets to be predicted. Answer: ScoredRows.
@@ -43,9 +49,24 @@ struct ScoreRows {
   std::vector<std::int64_t> target_spans;
 };
 
+// Natural logarithms of probabilities, given the tokens before.
+struct TokenScore {
+  double logarithm = 0;
+  std::int64_t likeliest = 0;  // the likeliest token there
+  double likeliest_logarithm = 0;
+};
+
 struct ChosenToken {
   std::int64_t sequence = 0;
   std::int64_t token = 0;
+  // With `score`: of the request's tokens from the second on, and of the chosen one.
+  std::vector<TokenScore> scores = {};
+};
+
+// Of the batch with this number, in its order: the tokens of sequences that choose one.
+struct ChosenTokens {
+  std::int64_t number = 0;
+  std::vector<ChosenToken> tokens;
 };
 
 struct ScoredRows {
@@ -53,8 +74,8 @@ struct ScoredRows {
   double loss_sum = 0;  // over the targets
 };
 
-using InferenceRequest = std::variant<ExtendSequence, EndSequence, ScoreRows>;
-using InferenceAnswer = std::variant<ChosenToken, ScoredRows>;
+using InferenceRequest = std::variant<ExtendBatch, ScoreRows>;
+using InferenceAnswer = std::variant<ChosenTokens, ScoredRows>;
 
 // The source of requests. Called from one thread at a time.
 class InferenceClient {
@@ -68,8 +89,13 @@ class InferenceClient {
   virtual std::vector<InferenceRequest> begin() = 0;
   // The requests that follow from an answer.
   virtual std::vector<InferenceRequest> on_answer(const InferenceAnswer& answer) = 0;
+  // Requests that follow from no answer, because a user has asked. Called many times a second;
+  // returns at once.
+  virtual std::vector<InferenceRequest> poll() { return {}; }
   // All required answers have arrived.
   virtual bool finished() const = 0;
+  // It waits for a user, and for no answer.
+  virtual bool idle() const { return false; }
 };
 
 }  // namespace strait::run

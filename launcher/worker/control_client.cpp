@@ -151,8 +151,7 @@ void ControlClient::handle(const run::CoordinatorMessage& message) {
   }
   if (const auto* peers = std::get_if<run::Peers>(&message)) return handle(*peers);
   if (const auto* admit = std::get_if<run::Admit>(&message)) return handle(*admit);
-  if (const auto* more = std::get_if<run::ExtendSequence>(&message)) return submit(*more);
-  if (const auto* end = std::get_if<run::EndSequence>(&message)) return submit(*end);
+  if (const auto* more = std::get_if<run::ExtendBatch>(&message)) return submit(*more);
   if (const auto* rows = std::get_if<run::ScoreRows>(&message)) return submit(*rows);
   {
     const MutexLock lock(mutex_);

@@ -6,15 +6,21 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <thread>
 
 #include "kernels/cross_entropy.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/random.h"
 #include "launcher/base/errors.h"
+#include "models/batch_invariance.h"
 #include "models/pass.h"
 
 namespace strait::worker {
 namespace {
+
+constexpr std::int64_t kScoredRows = 64;
+// Short beside what a user notices.
+constexpr std::chrono::milliseconds kPollEvery{5};
 
 at::Tensor token_tensor(const std::vector<std::int32_t>& tokens, std::int64_t rows) {
   const std::vector<std::int64_t> wide(tokens.begin(), tokens.end());
@@ -95,11 +101,34 @@ std::size_t remaining(std::span<const double> probabilities, const run::Sampling
 }
 
 // In [0, 1).
-double chance(const run::Sampling& sampling, std::int64_t sequence, std::size_t length) {
+double chance(const run::Sampling& sampling, std::int64_t number, std::size_t length) {
   const std::uint64_t key =
-      kernels::mix_key({sampling.seed, static_cast<std::uint64_t>(sequence), length});
+      kernels::mix_key({sampling.seed, static_cast<std::uint64_t>(number), length});
   constexpr int kMantissa = 53;
   return std::ldexp(static_cast<double>(key >> (64 - kMantissa)), -kMantissa);
+}
+
+run::TokenScore score_of(const at::Tensor& logits, std::int64_t token) {
+  const at::Tensor logarithms = logits.log_softmax(0);
+  const auto best = logarithms.argmax().item<std::int64_t>();
+  return {logarithms[token].item<double>(), best, logarithms[best].item<double>()};
+}
+
+// Of tokens, each predicted by its row.
+std::vector<run::TokenScore> scores_of(const kernels::Projection& projection,
+                                       const at::Tensor& rows,
+                                       std::span<const std::int32_t> tokens) {
+  std::vector<run::TokenScore> scores;
+  if (tokens.empty()) return scores;
+  std::size_t next = 0;
+  // All logits of a long prompt would need more memory than the model.
+  for (const at::Tensor& some : rows.split(kScoredRows)) {
+    const at::Tensor logits = kernels::project_logits(projection, models::padded_rows(some)).cpu();
+    for (std::int64_t row = 0; row < some.size(0); ++row) {
+      scores.push_back(score_of(logits[row], tokens[next++]));
+    }
+  }
+  return scores;
 }
 
 }  // namespace
@@ -119,19 +148,57 @@ at::Tensor ModelPart::run(at::Tensor values, const models::Pass& pass) {
   return values;
 }
 
-at::Tensor ModelPart::extend(const run::ExtendSequence& request, at::Tensor values) {
-  Sequence& sequence = sequences_.try_emplace(request.sequence, request.capacity).first->second;
-  const auto past = static_cast<std::int64_t>(sequence.tokens.size());
-  const auto count = static_cast<std::int64_t>(request.tokens.size());
-  if (count == 0 || past + count > sequence.cache.capacity()) {
-    throw base::MessageError("a sequence grows by no token, or beyond its capacity");
+at::Tensor ModelPart::extend(const run::ExtendBatch& request, at::Tensor values) {
+  for (const std::int64_t ended : request.ended) sequences_.erase(ended);
+  if (request.sequences.empty()) return {};
+  std::vector<models::KeyValueCache::Extension> extensions;
+  std::vector<std::int32_t> tokens;
+  for (const run::ExtendSequence& one : request.sequences) {
+    Sequence& sequence = sequences_.try_emplace(one.sequence, one.capacity).first->second;
+    const auto count = std::ssize(one.tokens);
+    if (count == 0 || std::ssize(sequence.tokens) + count > sequence.cache.capacity()) {
+      throw base::MessageError("a sequence grows by no token, or beyond its capacity");
+    }
+    sequence.tokens.insert(sequence.tokens.end(), one.tokens.begin(), one.tokens.end());
+    tokens.insert(tokens.end(), one.tokens.begin(), one.tokens.end());
+    extensions.push_back({&sequence.cache, count});
   }
-  models::Pass pass = models::make_pass(sequence.cache, 1, count);
-  // Layers without attention leave no length in the cache.
-  pass.positions = at::arange(past, past + count, at::kLong).unsqueeze(0);
-  sequence.tokens.insert(sequence.tokens.end(), request.tokens.begin(), request.tokens.end());
-  if (!values.defined()) values = token_tensor(request.tokens, 1);
+  models::KeyValueCache cache(std::move(extensions));
+  const models::Pass pass = models::make_pass(cache, 1, std::ssize(tokens));
+  if (!values.defined()) values = token_tensor(tokens, 1);
   return run(std::move(values), pass);
+}
+
+run::ChosenTokens ModelPart::choose(const run::ExtendBatch& request, const at::Tensor& hidden) {
+  const kernels::Projection projection = kernels::detached(model_->head()->projection());
+  std::vector<std::int64_t> last_rows;
+  std::int64_t end = 0;
+  run::ChosenTokens chosen{request.number, {}};
+  const at::Tensor rows = hidden.squeeze(0);
+  for (const run::ExtendSequence& one : request.sequences) {
+    const std::int64_t begin = std::exchange(end, end + std::ssize(one.tokens));
+    if (!one.choose) continue;
+    last_rows.push_back(end - 1);
+    chosen.tokens.push_back({one.sequence, 0});
+    if (one.score) {
+      chosen.tokens.back().scores =
+          scores_of(projection, rows.narrow(0, begin, std::ssize(one.tokens) - 1),
+                    std::span(one.tokens).subspan(1));
+    }
+  }
+  if (last_rows.empty()) return chosen;
+  const at::Tensor places = kernels::on_device(at::tensor(last_rows, at::kLong), device_);
+  const at::Tensor logits =
+      kernels::project_logits(projection, models::padded_rows(rows.index_select(0, places))).cpu();
+  auto answer = chosen.tokens.begin();
+  for (const run::ExtendSequence& one : request.sequences) {
+    if (!one.choose) continue;
+    const at::Tensor own = logits[answer - chosen.tokens.begin()];
+    answer->token = choose_token(own, one.sampling, one.number, sequences_.at(one.sequence).tokens);
+    if (one.score) answer->scores.push_back(score_of(own, answer->token));
+    ++answer;
+  }
+  return chosen;
 }
 
 at::Tensor ModelPart::score(const run::ScoreRows& request, at::Tensor values) {
@@ -144,33 +211,31 @@ at::Tensor ModelPart::score(const run::ScoreRows& request, at::Tensor values) {
 }
 
 at::Tensor ModelPart::forward(const run::InferenceRequest& request, const at::Tensor& values) {
-  if (const auto* more = std::get_if<run::ExtendSequence>(&request)) {
-    return extend(*more, values);
-  }
   if (const auto* rows = std::get_if<run::ScoreRows>(&request)) return score(*rows, values);
-  sequences_.erase(std::get<run::EndSequence>(request).sequence);
-  return {};
+  return extend(std::get<run::ExtendBatch>(request), values);
 }
 
 std::optional<run::InferenceAnswer> ModelPart::answer(const run::InferenceRequest& request,
                                                       const at::Tensor& hidden) {
   const at::NoGradGuard no_grad;
-  const kernels::Projection projection = kernels::detached(model_->head()->projection());
   if (const auto* rows = std::get_if<run::ScoreRows>(&request)) {
+    const kernels::Projection projection = kernels::detached(model_->head()->projection());
     return run::ScoredRows{rows->number, loss_sum(*rows, hidden, projection)};
   }
-  const auto* more = std::get_if<run::ExtendSequence>(&request);
-  if (more == nullptr) return std::nullopt;
-  const at::Tensor logits =
-      kernels::project_logits(projection, hidden.select(1, hidden.size(1) - 1)).squeeze(0).cpu();
-  return run::ChosenToken{more->sequence, choose_token(logits, more->sampling, more->sequence,
-                                                       sequences_.at(more->sequence).tokens)};
+  const auto& batch = std::get<run::ExtendBatch>(request);
+  if (batch.sequences.empty()) return std::nullopt;
+  return choose(batch, hidden);
 }
 
 void answer_here(ModelPart& whole, run::InferenceClient& client) {
   const std::vector<run::InferenceRequest> first = client.begin();
   std::deque<run::InferenceRequest> requests(first.begin(), first.end());
-  while (!requests.empty()) {
+  while (!requests.empty() || !client.finished()) {
+    for (run::InferenceRequest& more : client.poll()) requests.push_back(std::move(more));
+    if (requests.empty()) {
+      std::this_thread::sleep_for(kPollEvery);
+      continue;
+    }
     const run::InferenceRequest request = std::move(requests.front());
     requests.pop_front();
     const auto answer = whole.answer(request, whole.forward(request, {}));
@@ -182,7 +247,7 @@ void answer_here(ModelPart& whole, run::InferenceClient& client) {
 }
 
 std::int64_t choose_token(const at::Tensor& logits, const run::Sampling& sampling,
-                          std::int64_t sequence, std::span<const std::int32_t> tokens) {
+                          std::int64_t number, std::span<const std::int32_t> tokens) {
   const at::Tensor seen = penalized(logits, sampling.repetition_penalty, tokens);
   if (sampling.temperature <= 0) return seen.argmax().item<std::int64_t>();
   const std::int64_t most = seen.size(0);
@@ -194,7 +259,7 @@ std::int64_t choose_token(const at::Tensor& logits, const run::Sampling& samplin
   const std::size_t among = remaining(probabilities, sampling);
   double sum = 0;
   for (std::size_t i = 0; i < among; ++i) sum += probabilities[i];
-  double left = chance(sampling, sequence, tokens.size()) * sum;
+  double left = chance(sampling, number, tokens.size()) * sum;
   std::size_t chosen = 0;
   while (chosen + 1 < among && left >= probabilities[chosen]) left -= probabilities[chosen++];
   return places[static_cast<std::int64_t>(chosen)].item<std::int64_t>();

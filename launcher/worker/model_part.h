@@ -20,20 +20,21 @@ class ModelPart {
   models::Model& model() { return *model_; }
 
   // The hidden state after these layers: [rows, length, hidden]. `values` is that of the layers
-  // before; undefined where the embedding is here. EndSequence has no result.
+  // before; undefined where the embedding is here. A batch without sequences has no result.
   at::Tensor forward(const run::InferenceRequest& request, const at::Tensor& values);
-  // Only where the LM head is here. EndSequence has no answer.
+  // Only where the LM head is here. A batch without sequences has no answer.
   std::optional<run::InferenceAnswer> answer(const run::InferenceRequest& request,
                                              const at::Tensor& hidden);
 
  private:
   struct Sequence {
     explicit Sequence(std::int64_t capacity) : cache(capacity) {}
-    models::KeyValueCache cache;
+    models::SequenceCache cache;
     std::vector<std::int32_t> tokens;
   };
 
-  at::Tensor extend(const run::ExtendSequence& request, at::Tensor values);
+  at::Tensor extend(const run::ExtendBatch& request, at::Tensor values);
+  run::ChosenTokens choose(const run::ExtendBatch& request, const at::Tensor& hidden);
   at::Tensor score(const run::ScoreRows& request, at::Tensor values);
   at::Tensor run(at::Tensor values, const models::Pass& pass);
 
@@ -47,9 +48,9 @@ class ModelPart {
 void answer_here(ModelPart& whole, run::InferenceClient& client);
 
 // The next token of a sequence that has these tokens, from its logits (float32, one for each token
-// of the vocabulary). A pure function: chance depends on the seed, the sequence and its length, so
-// that other sequences, their order and the stages change nothing.
+// of the vocabulary). A pure function: chance depends on the seed, the number of the prompt and the
+// length, so that other sequences, their order and the stages change nothing.
 std::int64_t choose_token(const at::Tensor& logits, const run::Sampling& sampling,
-                          std::int64_t sequence, std::span<const std::int32_t> tokens);
+                          std::int64_t number, std::span<const std::int32_t> tokens);
 
 }  // namespace strait::worker

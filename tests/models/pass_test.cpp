@@ -90,10 +90,12 @@ TEST(KeyValueCache, GeneratingTokenByTokenGivesTheFullForward) {
     const at::NoGradGuard no_grad;
     const at::Tensor tokens = random_tokens(2, 18, 6);
     const at::Tensor whole = run_layers(*model, tokens, make_pass({{18}, {18}}, 18));
-    KeyValueCache cache(18);
+    SequenceCache first(18);
+    SequenceCache second(18);
     std::int64_t begin = 0;
     for (const std::int64_t count : {2, 1, 1, 4, 3, 7}) {  // a prompt, tokens, and more at once
-      EXPECT_EQ(cache.length(), begin);
+      EXPECT_EQ(second.length(), begin);
+      KeyValueCache cache({{&first, count}, {&second, count}});
       const Pass pass = make_pass(cache, 2, count);
       const at::Tensor part = run_layers(*model, tokens.narrow(1, begin, count), pass);
       EXPECT_LT(largest_difference(part, whole.narrow(1, begin, count)), 1e-5) << begin;

@@ -163,6 +163,15 @@ class Inference(runs.RunCase):
         self.assertRegex(asked.output(), r"stage [01]\.0 .*signal 9")
         self.assert_no_processes_left()
 
+    def test_batches_change_no_text(self):
+        self.train("batched", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 3})
+        (self.home / "varied.jsonl").write_text("".join(
+            json.dumps({"prompt": "abc " * (1 + number * 7 % 10)}) + "\n" for number in range(20)))
+        words = ("generate", "runs/batched", "--prompts", "varied.jsonl", "--max-tokens", 9, "--temperature", 1.3)
+        alone = self.ok(*words, "--batch", 1, "--on", "here")
+        for place in ("here", "hosts"):
+            self.assertEqual(self.ok(*words, "--batch", 13, "--on", place), alone)
+
     def test_a_stop_ends_all(self):
         self.train("stopped", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
         (self.home / "many.jsonl").write_text('{"prompt": "abc"}\n' * 5000)

@@ -12,8 +12,8 @@
 namespace strait::cli {
 namespace {
 
-using run::ChosenToken;
-using run::EndSequence;
+using run::ChosenTokens;
+using run::ExtendBatch;
 using run::ExtendSequence;
 using run::InferenceRequest;
 
@@ -63,21 +63,30 @@ GenerationOptions limited(std::int64_t tokens, std::vector<std::string> stops = 
 void answer_in_any_order(Generation& generation, const std::vector<std::string>& texts,
                          std::mt19937& random, std::size_t* most_open = nullptr) {
   std::map<std::int64_t, std::size_t> given;
-  std::vector<InferenceRequest> waiting = generation.begin();
-  const auto add = [&](std::vector<InferenceRequest> more) {
-    for (InferenceRequest& request : more) {
-      if (std::holds_alternative<ExtendSequence>(request)) waiting.push_back(std::move(request));
+  std::vector<ExtendBatch> waiting;
+  const auto add = [&](const std::vector<InferenceRequest>& more) {
+    std::size_t open = 0;
+    for (const InferenceRequest& request : more) {
+      const auto& batch = std::get<ExtendBatch>(request);
+      if (!batch.sequences.empty()) waiting.push_back(batch);
     }
-    if (most_open != nullptr) *most_open = std::max(*most_open, waiting.size());
+    for (const ExtendBatch& batch : waiting) open += batch.sequences.size();
+    if (most_open != nullptr) *most_open = std::max(*most_open, open);
   };
+  add(generation.begin());
   while (!waiting.empty()) {
     const std::size_t at = random() % waiting.size();
-    const std::int64_t sequence = std::get<ExtendSequence>(waiting[at]).sequence;
+    const ExtendBatch batch = waiting[at];
     waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(at));
-    const std::string& text = texts[static_cast<std::size_t>(sequence)];
-    const std::size_t next = given[sequence]++;
-    const auto token = next < text.size() ? static_cast<std::int64_t>(text[next]) : 0;
-    add(generation.on_answer(ChosenToken{sequence, token}));
+    ChosenTokens chosen{batch.number, {}};
+    for (const ExtendSequence& one : batch.sequences) {
+      if (!one.choose) continue;
+      const std::string& text = texts[static_cast<std::size_t>(one.sequence)];
+      const std::size_t next = given[one.sequence]++;
+      chosen.tokens.push_back(
+          {one.sequence, next < text.size() ? static_cast<std::int64_t>(text[next]) : 0});
+    }
+    add(generation.on_answer(chosen));
   }
 }
 
@@ -87,7 +96,7 @@ TEST(Generation, CompletesPromptsInTheirOrder) {
     std::mt19937 random(seed);
     Bytes coder;
     Generation generation(prompts({{1}, {2}, {3}, {4}, {5}}), model_of(100), coder, limited(8),
-                          1 + seed % 4);
+                          {1 + seed % 2, 1 + seed % 5});
     std::vector<std::size_t> order;
     std::vector<Completion> done;
     generation.on_done([&](std::size_t prompt, const Completion& completion) {
@@ -97,7 +106,7 @@ TEST(Generation, CompletesPromptsInTheirOrder) {
     std::size_t most_open = 0;
     answer_in_any_order(generation, texts, random, &most_open);
     EXPECT_TRUE(generation.finished());
-    EXPECT_LE(most_open, 1 + seed % 4);
+    EXPECT_LE(most_open, std::max(1 + seed % 2, 1 + seed % 5) + seed % 2);
     EXPECT_THAT(order, testing::ElementsAre(0, 1, 2, 3, 4));
     for (std::size_t i = 0; i < texts.size(); ++i) {
       EXPECT_EQ(done[i].text, texts[i].substr(0, 8));
@@ -116,7 +125,7 @@ TEST(Generation, ShownPiecesAreTheTextUpToTheFirstStop) {
                                                 {"\xC3\xA9"},
                                                 {"nowhere"}}) {
     Bytes coder;
-    Generation generation(prompts({{1}}), model_of(100), coder, limited(64, stops), 1);
+    Generation generation(prompts({{1}}), model_of(100), coder, limited(64, stops), {});
     std::string shown;
     std::vector<std::string> pieces;
     generation.on_text([&](std::size_t, const std::string& more) {
@@ -143,7 +152,7 @@ TEST(Generation, StopsAtAControlTokenThatIsNamed) {
   for (const bool named : {true, false}) {
     Bytes coder;
     Generation generation(prompts({{1}}), model_of(100), coder,
-                          limited(64, {named ? "<|end|>" : "nowhere"}), 1);
+                          limited(64, {named ? "<|end|>" : "nowhere"}), {});
     Completion last;
     generation.on_done([&](std::size_t, const Completion& completion) { last = completion; });
     std::mt19937 random(1);
@@ -156,16 +165,17 @@ TEST(Generation, StopsAtAControlTokenThatIsNamed) {
 
 TEST(Generation, AsksForNoMoreRoomThanItNeeds) {
   Bytes coder;
-  Generation generation(prompts({{1, 2, 3}, {1}}), model_of(10), coder, limited(8), 2);
+  Generation generation(prompts({{1, 2, 3}, {1}}), model_of(10), coder, limited(8), {1, 2});
   const std::vector<InferenceRequest> begin = generation.begin();
-  EXPECT_EQ(std::get<ExtendSequence>(begin.at(0)).capacity, 10);  // the model's positions
-  EXPECT_EQ(std::get<ExtendSequence>(begin.at(1)).capacity, 9);
+  const auto& batch = std::get<ExtendBatch>(begin.at(0));
+  EXPECT_EQ(batch.sequences.at(0).capacity, 10);  // the model's positions
+  EXPECT_EQ(batch.sequences.at(1).capacity, 9);
 }
 
 TEST(Generation, RefusesPromptsThatTheModelCannotTakeAndStrayAnswers) {
   Bytes coder;
   const auto refusal = [&coder](const std::vector<Prompt>& given) {
-    return refusal_of<base::UserError>([&] { Generation(given, model_of(10), coder, {}, 1); });
+    return refusal_of<base::UserError>([&] { Generation(given, model_of(10), coder, {}, {}); });
   };
   EXPECT_EQ(refusal({{{1}, "a:1: the prompt"}, {{}, "a:3: the prompt"}}),
             "a:3: the prompt has 0 tokens; 1 to 9 leave room for an answer in this model");
@@ -174,10 +184,35 @@ TEST(Generation, RefusesPromptsThatTheModelCannotTakeAndStrayAnswers) {
   EXPECT_EQ(refusal({{{255}, "a:1: the prompt"}, {{7, 256}, "a:2: the prompt"}}),
             "a:2: the prompt has the token 256 of the tokenizer, but the model has only tokens 0 "
             "to 255");
-  Generation generation(prompts({{1}, {2}}), model_of(10), coder, {}, 1);
+  Generation generation(prompts({{1}, {2}}), model_of(10), coder, {}, {});
   generation.begin();
-  EXPECT_THROW(generation.on_answer(ChosenToken{1, 5}), base::MessageError);
+  EXPECT_THROW(generation.on_answer(ChosenTokens{0, {{1, 5}}}), base::MessageError);
+  EXPECT_THROW(generation.on_answer(ChosenTokens{1, {{0, 5}}}), base::MessageError);
+  EXPECT_THROW(generation.on_answer(ChosenTokens{0, {}}), base::MessageError);
   EXPECT_THROW(generation.on_answer(run::ScoredRows{0, 1.0}), base::MessageError);
+}
+
+TEST(Generation, PromptsEnterByChunksAndLetTheOthersGoOn) {
+  Bytes coder;
+  const std::vector<std::int32_t> lengthy(600, 1);
+  Generation generation(prompts({{1}, lengthy, lengthy}), model_of(1000), coder, limited(8),
+                        {1, 3});
+  std::vector<InferenceRequest> requests = generation.begin();
+  std::vector<std::vector<std::size_t>> passes;
+  for (int pass = 0; pass < 5; ++pass) {
+    const auto& batch = std::get<ExtendBatch>(requests.at(0));
+    ChosenTokens chosen{0, {}};
+    passes.emplace_back();
+    for (const ExtendSequence& one : batch.sequences) {
+      passes.back().push_back(one.tokens.size());
+      if (one.choose) chosen.tokens.push_back({one.sequence, 7});
+    }
+    requests = generation.on_answer(chosen);
+  }
+  EXPECT_THAT(passes,
+              testing::ElementsAre(testing::ElementsAre(1, 256), testing::ElementsAre(1, 256, 256),
+                                   testing::ElementsAre(1, 88, 256), testing::ElementsAre(1, 1, 88),
+                                   testing::ElementsAre(1, 1, 1)));
 }
 
 TEST(CertainLength, HoldsBackWhatMayChange) {

@@ -19,14 +19,17 @@ Activation example() {
   request.capacity = 12;
   request.sampling.temperature = 0.7;
   request.sampling.seed = ~std::uint64_t{0};
-  return {request, at::randn({1, 3, 8})};
+  return {run::ExtendBatch{4, {2, 6}, {request}}, at::randn({1, 3, 8})};
 }
 
 TEST(ActivationFrame, KeepsRequestAndBits) {
   const Activation sent = example();
   const auto got = read_activation(bytes_of(to_frame(sent)));
   ASSERT_TRUE(got);
-  const auto& request = std::get<run::ExtendSequence>(got->request);
+  const auto& batch = std::get<run::ExtendBatch>(got->request);
+  EXPECT_EQ(batch.number, 4);
+  EXPECT_EQ(batch.ended, (std::vector<std::int64_t>{2, 6}));
+  const run::ExtendSequence& request = batch.sequences.at(0);
   EXPECT_EQ(request.sequence, 7);
   EXPECT_EQ(request.tokens, (std::vector<std::int32_t>{5, 0, 250'000}));
   EXPECT_EQ(request.capacity, 12);
@@ -36,9 +39,9 @@ TEST(ActivationFrame, KeepsRequestAndBits) {
 }
 
 TEST(ActivationFrame, CarriesRequestsWithoutValuesAndTheEnd) {
-  const auto got = read_activation(bytes_of(to_frame({run::EndSequence{3}, {}})));
+  const auto got = read_activation(bytes_of(to_frame({run::ExtendBatch{0, {3}, {}}, {}})));
   ASSERT_TRUE(got);
-  EXPECT_EQ(std::get<run::EndSequence>(got->request).sequence, 3);
+  EXPECT_EQ(std::get<run::ExtendBatch>(got->request).ended, (std::vector<std::int64_t>{3}));
   EXPECT_FALSE(got->values.defined());
   EXPECT_FALSE(read_activation(bytes_of(end_frame())));
 }
