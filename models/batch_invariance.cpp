@@ -24,7 +24,8 @@ at::Tensor by_token(const Pass& pass, const std::vector<at::Tensor>& values,
   results.reserve(tokens.front().size());
   std::vector<at::Tensor> token(values.size());
   for (std::size_t i = 0; i < tokens.front().size(); ++i) {
-    for (std::size_t j = 0; j < values.size(); ++j) token[j] = tokens[j][i];
+    for (std::size_t j = 0; j < values.size(); ++j)
+      token[j] = tokens[j][i].clone(at::MemoryFormat::Contiguous);
     results.push_back(compute(token));
   }
   std::vector<std::int64_t> sizes = values.front().sizes().vec();

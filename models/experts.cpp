@@ -90,7 +90,11 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
   all = balance(all, rows.counts, pass);
   at::Tensor weights = all.gather(1, chosen);
   // Sigmoids may all be zero.
-  if (options_.normalise) weights = weights / weights.sum(1, /*keepdim=*/true).add(kLeastSum);
+  if (options_.normalise) {
+    weights = by_token(pass, {weights}, [](const auto& token) {
+      return token[0] / token[0].sum(1, /*keepdim=*/true).add(kLeastSum);
+    });
+  }
   if (options_.scale != 1) weights = weights * options_.scale;
 
   const std::vector<at::Tensor> inputs =

@@ -35,7 +35,8 @@ at::Tensor KeyValueCache::by_sequence(const std::vector<at::Tensor>& values,
   std::int64_t begin = 0;
   for (const Extension& extension : extensions_) {
     for (std::size_t i = 0; i < flat.size(); ++i) {
-      own[i] = flat[i].narrow(1, begin, extension.count);
+      // In memory of its own: libraries also choose their code by strides and alignment.
+      own[i] = flat[i].narrow(1, begin, extension.count).clone(at::MemoryFormat::Contiguous);
     }
     results.push_back(compute(*extension.sequence, own));
     begin += extension.count;

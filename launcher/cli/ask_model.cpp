@@ -10,6 +10,8 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/cli/generation.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/planner/model_weights.h"
@@ -174,6 +176,33 @@ std::unique_ptr<worker::ModelPart> load_whole_model(const RunCheckpoint& source)
     if (parameter.owned) models::assign(parameter, weights.read(parameter.name));
   }
   return std::make_unique<worker::ModelPart>(std::move(model), device);
+}
+
+void add_sampling(CLI::App* verb, GenerationOptions& options) {
+  run::Sampling& sampling = options.sampling;
+  verb->add_option("--max-tokens", options.max_tokens, "at most")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--temperature", sampling.temperature, "0 always takes the likeliest token")
+      ->check(number_range(0.0, 100.0))
+      ->capture_default_str();
+  verb->add_option("--top-k", sampling.top_k, "sample among this many; 0: among all")
+      ->check(CLI::Range(0, 10'000'000))
+      ->capture_default_str();
+  verb->add_option("--top-p", sampling.top_p,
+                   "among the likeliest that have this probability together")
+      ->check(number_range(1e-6, 1.0))
+      ->capture_default_str();
+  verb->add_option("--min-p", sampling.min_p, "among those with this share of the likeliest's")
+      ->check(number_range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_option("--repetition-penalty", sampling.repetition_penalty,
+                   "above 1: tokens that were there become less likely")
+      ->check(number_range(0.01, 100.0))
+      ->capture_default_str();
+  verb->add_option("--seed", sampling.seed, "of sampling")
+      ->check(up_to(std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
 }
 
 void add_place(CLI::App* verb, Place& place) {

@@ -13,6 +13,8 @@ class App;
 
 namespace strait::cli {
 
+struct GenerationOptions;
+
 // A run and one of its complete checkpoints.
 struct RunCheckpoint {
   plan::RunFile run;
@@ -40,6 +42,9 @@ std::unique_ptr<worker::ModelPart> load_whole_model(const RunCheckpoint& source)
 
 // Where a trained model is asked: in this process, or over the stages of its run on its hosts.
 enum class Place { automatic, here, hosts };
+
+// --max-tokens, --temperature and the others of one answer.
+void add_sampling(CLI::App* verb, GenerationOptions& options);
 
 // The flag --on.
 void add_place(CLI::App* verb, Place& place);

@@ -70,9 +70,10 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
   app.require_subcommand(0, 1);  // 0: checked below, where it is called a verb
   Command command;
   for (const auto add :
-       {add_init,   add_prepare,  add_plan,   add_probe,      add_doctor,  add_install, add_run,
-        add_launch, add_join,     add_resume, add_status,     add_watch,   add_logs,    add_stop,
-        add_eval,   add_generate, add_export, add_checkpoint, add_compare, add_track,   add_help}) {
+       {add_init,   add_prepare,    add_plan,    add_probe,    add_doctor, add_install,
+        add_run,    add_launch,     add_join,    add_resume,   add_status, add_watch,
+        add_logs,   add_stop,       add_eval,    add_generate, add_chat,   add_serve,
+        add_export, add_checkpoint, add_compare, add_track,    add_help}) {
     add(app, command);
   }
   try {

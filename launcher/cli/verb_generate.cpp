@@ -182,7 +182,6 @@ base::ExitCode generate(const GenerateFlags& flags) {
 void add_generate(CLI::App& cli, Command& command) {
   const auto flags = std::make_shared<GenerateFlags>();
   GenerationOptions& options = flags->options;
-  run::Sampling& sampling = options.sampling;
   CLI::App* verb = cli.add_subcommand("generate", "continue prompts with a trained model");
   add_run_argument(verb, flags->run)->required();
   CLI::Option_group* what = verb->add_option_group("prompts", "what is continued");
@@ -196,32 +195,10 @@ void add_generate(CLI::App& cli, Command& command) {
                    "and values")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  verb->add_option("--max-tokens", options.max_tokens, "at most")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  verb->add_option("--temperature", sampling.temperature, "0 always takes the likeliest token")
-      ->check(number_range(0.0, 100.0))
-      ->capture_default_str();
-  verb->add_option("--top-k", sampling.top_k, "sample among this many; 0: among all")
-      ->check(CLI::Range(0, 10'000'000))
-      ->capture_default_str();
-  verb->add_option("--top-p", sampling.top_p,
-                   "among the likeliest that have this probability together")
-      ->check(number_range(1e-6, 1.0))
-      ->capture_default_str();
-  verb->add_option("--min-p", sampling.min_p, "among those with this share of the likeliest's")
-      ->check(number_range(0.0, 1.0))
-      ->capture_default_str();
-  verb->add_option("--repetition-penalty", sampling.repetition_penalty,
-                   "above 1: tokens that were there become less likely")
-      ->check(number_range(0.01, 100.0))
-      ->capture_default_str();
+  add_sampling(verb, options);
   verb->add_option("--stop", options.stops, "ends before this text or control token; repeatable")
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_option("--seed", sampling.seed, "of sampling")
-      ->check(up_to(std::numeric_limits<std::int64_t>::max()))
-      ->capture_default_str();
   verb->add_option("--tokenizer", flags->tokenizer, "a directory, or bytes; else the run's own");
   verb->add_flag("--chat", flags->chat,
                  "the prompt is what a user says, in the tokenizer's chat template");

@@ -27,6 +27,8 @@ void add_logs(CLI::App& cli, Command& command);
 void add_stop(CLI::App& cli, Command& command);
 void add_eval(CLI::App& cli, Command& command);
 void add_generate(CLI::App& cli, Command& command);
+void add_chat(CLI::App& cli, Command& command);
+void add_serve(CLI::App& cli, Command& command);
 void add_export(CLI::App& cli, Command& command);
 void add_checkpoint(CLI::App& cli, Command& command);
 void add_compare(CLI::App& cli, Command& command);

@@ -18,6 +18,7 @@ METHODS = {"allreduce", "cocktail", "diloco", "streaming_diloco", "noloco", "one
 # The scripts, what each prints, and the words that make it shorter still.
 SCRIPTS = {
     "against_ddp": (["DDP PowerSGD rank 2", "cocktail", "load"], []),
+    "batched_generation": (["prompts together", "strait with 8 against 1"], []),
     "beside_saving": (["stands still", "pause", "beside"], []),
     "forecast_runs": (["first/run", "2 stages, 100 Mbit/s", "probed: median error"], []),
     "host_start": (["2 stages on as many hosts", "to the first step", "  connected", "CPU agents"], []),

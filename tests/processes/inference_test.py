@@ -2,10 +2,15 @@
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
 
 import runs
 
@@ -162,6 +167,116 @@ class Inference(runs.RunCase):
         self.assertEqual(asked.end(), 20, asked.output()[-2000:])
         self.assertRegex(asked.output(), r"stage [01]\.0 .*signal 9")
         self.assert_no_processes_left()
+
+    def test_a_chat_goes_on_until_stdin_ends(self):
+        self.train("chatted", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
+        said = []
+        for place in ("here", "hosts"):
+            done = subprocess.run([self.program, "chat", "runs/chatted", "--on", place, "--max-tokens", "5"], cwd=self.home,
+                                  input="hello\n\n" + "x" * 3000 + "\nagain", capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"the chat has 3\d* tokens; .*; the last message was dropped")
+            said.append(done.stdout)
+        self.assertEqual(said[0], said[1])
+        first = json.loads(self.ok("generate", "runs/chatted", "--prompts", self.chat_file("hello"), "--max-tokens", 5, "--on", "here"))
+        self.assertTrue(said[0].startswith(first["completion"]), said[0])
+        self.assert_no_processes_left()
+
+    def chat_file(self, text):
+        (self.home / "chat.jsonl").write_text(json.dumps({"messages": [{"role": "user", "content": text}]}))
+        return "chat.jsonl"
+
+    def serve(self, run, *words):
+        served = self.launch("serve", f"runs/{run}", "--port", 0, *words, name=run)
+        served.wait_for("its address", lambda: "/v1;" in served.output())
+        url = re.search(r"http://127\.0\.0\.1:\d+/v1", served.output())[0]
+
+        def ask(path, content, raw=None, headers=None):
+            body = json.dumps(content).encode() if raw is None else raw
+            request = urllib.request.Request(url + path, body, {"Content-Type": "application/json", **(headers or {})})
+            try:
+                with urllib.request.urlopen(request, timeout=60) as reply:
+                    return reply.status, json.load(reply)
+            except urllib.error.HTTPError as error:
+                return error.code, json.load(error)["error"]["message"]
+        return served, ask
+
+    def test_completions_over_http_are_those_of_generate(self):
+        self.train("served", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
+        served, ask = self.serve("served", "--on", "here")
+        (self.home / "two.jsonl").write_text('{"prompt": "3 May"}\n{"prompt": "a"}\n')
+        lines = [json.loads(line) for line in self.ok(
+            "generate", "runs/served", "--prompts", "two.jsonl", "--max-tokens", 6, "--on", "here").splitlines()]
+        question = {"model": "served", "prompt": ["3 May", "a"], "max_tokens": 6, "temperature": 0}
+        status, reply = ask("/completions", question)
+        self.assertEqual(status, 200, reply)
+        self.assertEqual([choice["text"] for choice in reply["choices"]], [line["completion"] for line in lines])
+        # As lm_eval asks: the probabilities of a prompt, of text and of token numbers.
+        scored = [ask("/completions", {**question, "prompt": prompt, "max_tokens": 1, "echo": True, "logprobs": 1})[1]["choices"][0]
+                  for prompt in ("3 May", list(b"3 May"))]
+        self.assertEqual(scored[0], scored[1])
+        logprobs = scored[0]["logprobs"]
+        self.assertTrue(scored[0]["text"].startswith("3 May"))
+        self.assertEqual([len(logprobs[key]) for key in ("tokens", "token_logprobs", "top_logprobs")], [6, 6, 6])
+        self.assertIsNone(logprobs["token_logprobs"][0])
+        for own, top in zip(logprobs["token_logprobs"][1:], logprobs["top_logprobs"][1:]):
+            self.assertLessEqual(own, max(top.values()))
+            self.assertLess(own, 0)
+        sampled = {**question, "prompt": "a", "temperature": 1.5, "seed": 7}
+        self.assertEqual(ask("/completions", sampled)[1]["choices"], ask("/completions", sampled)[1]["choices"])
+        status, chat = ask("/chat/completions", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4, "temperature": 0})
+        self.assertEqual((status, chat["choices"][0]["message"]["role"]), (200, "assistant"))
+        for content, code, says in (
+            ({**question, "model": "other"}, 404, 'the model "other" is not here; this is "served"'),
+            ({**question, "prompt": "x" * 9000}, 400, "the prompt has 9000 tokens; 1 to "),
+            ({**question, "prompt": [5, 1 << 20]}, 400, "the prompt has the token 1048576"),
+            ({**question, "prompt": ""}, 400, "the prompt has 0 tokens"),
+            ({**question, "prompt": [5, "a", None]}, 400, '"prompt" must be'),
+            ({**question, "temperature": "hot"}, 400, '"temperature" must be a number'),
+            ({**question, "max_tokens": -1}, 400, '"max_tokens" is -1, but must be'),
+            ({**question, "stream": True}, 400, '"stream" can only be false'),
+            ({**question, "stop": [""]}, 400, '"stop" must be'),
+            ([question], 400, "not a JSON object"),
+        ):
+            self.assertEqual(ask("/completions", content)[0], code)
+            self.assertIn(says, ask("/completions", content)[1])
+        for raw, code, says in ((b"{", 400, "not JSON"), (b"[" * 100_000, 400, "not JSON"), (b"\xff\xfe", 400, "not JSON")):
+            status, sentence = ask("/completions", None, raw=raw)
+            self.assertEqual((status, says in sentence), (code, True), sentence)
+        status, sentence = ask("/completions", None, raw=b"{}", headers={"Content-Length": "99999999999"})
+        self.assertEqual(status, 413, sentence)
+        self.assertEqual(ask("/nothing", question)[0], 404)
+        self.assertEqual(ask("/completions", question)[0], 200)
+        code, _, err = self.strait("serve", "runs/served", "--port", re.search(r":(\d+)/", served.output())[1])
+        self.assertEqual(code, 10, err)
+        self.assertIn("cannot be listened on", err)
+        served.signal(signal.SIGINT)
+        served.end()
+        self.assert_no_processes_left()
+
+    def test_a_request_over_http_ends_when_a_stage_dies(self):
+        self.train("dying", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
+        served, ask = self.serve("dying", "--on", "hosts")
+        self.assertEqual(ask("/completions", {"prompt": "a", "max_tokens": 3})[0], 200)
+        stages = [pid for pid in runs.descendants(runs.processes(), served.process.pid)
+                  if "strait-stage" in pathlib.Path(f"/proc/{pid}/cmdline").read_text()]
+        answers = []
+        asking = threading.Thread(target=lambda: answers.append(self.outcome(ask)))
+        asking.start()
+        time.sleep(0.3)
+        os.kill(max(stages), signal.SIGKILL)
+        self.assertEqual(served.end(), 20, served.output()[-2000:])
+        asking.join(60)
+        self.assertFalse(asking.is_alive())
+        self.assertTrue(answers)
+        self.assert_no_processes_left()
+
+    @staticmethod
+    def outcome(ask):
+        try:
+            return [ask("/completions", {"prompt": ["a"] * 200, "max_tokens": 20})[0] for _ in range(100)]
+        except OSError as error:  # it is gone
+            return error
 
     def test_batches_change_no_text(self):
         self.train("batched", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 3})

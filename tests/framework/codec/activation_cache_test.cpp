@@ -156,7 +156,7 @@ TEST(ActivationCache, HitsOptimalShareWithRoomForAThirdOfTheData) {
   constexpr std::int64_t kEpochSteps = kSamples / kPerStep;
   constexpr std::int64_t kEpochs = 12;
   constexpr std::int64_t kSteps = kEpochSteps * kEpochs + kEpochSteps / 2;
-  const data::SampleOrder known({7, kSamples, 1, 0, kPerStep, true});
+  const data::SampleOrder known({.seed = 7, .rows = kSamples, .rows_per_step = kPerStep});
   const UseOrder order = [&](store::Step step) { return known.samples(step); };
   ActivationCache one(small_cache(kSamples / 3, order, kSteps));
   ActivationCache other(small_cache(kSamples / 3, order, kSteps));

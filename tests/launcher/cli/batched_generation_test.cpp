@@ -110,7 +110,13 @@ std::vector<Completion> complete(worker::ModelPart& model, const std::string& co
   return done;
 }
 
-// Every prompt gets the tokens that it gets alone.
+std::vector<double> logarithms(const Completion& completion) {
+  std::vector<double> all;
+  for (const run::TokenScore& score : completion.scores) all.push_back(score.logarithm);
+  return all;
+}
+
+// Every prompt gets the tokens that it gets alone, and every probability has the same bits.
 TEST(BatchedGeneration, GivesEveryPromptWhatItGetsAlone) {
   constexpr unsigned kSeeds = 2;
   const int threads = at::get_num_threads();
@@ -134,6 +140,7 @@ TEST(BatchedGeneration, GivesEveryPromptWhatItGetsAlone) {
         ASSERT_EQ(batched.size(), prompts.size());
         for (std::size_t i = 0; i < prompts.size(); ++i) {
           EXPECT_EQ(batched[i].answer, alone[i].answer) << "prompt " << i;
+          EXPECT_TRUE(logarithms(batched[i]) == logarithms(alone[i])) << "prompt " << i;
         }
       }
     }

@@ -1,0 +1,112 @@
+"""Tokens a second of `strait generate` with 1, 8 and 64 prompts together, and of transformers' generate with the same
+weights, prompts and threads, in turn. See README.md.
+
+usage: batched_generation.py [--bin FOLDER] [--rounds 3] [--threads 2] [--together 1 8 64]
+                             [--tokens 64] [--quick]
+
+Needs transformers; exit code 77 where it is missing. The layers are those of GPT-2 with 124 M parameters, half of its
+blocks, random weights. Loading and prompts cancel out: times are those of long answers less those of short ones.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import torch
+    import transformers
+except ImportError as error:
+    print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
+    sys.exit(77)
+
+import machinery
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROMPT = "The quick"
+MODEL = {"n_layer": 6}
+QUICK = {"n_layer": 1, "n_embd": 64, "n_head": 2, "vocab_size": 512}
+
+
+def run(command, folder):
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{command} ended with {done.returncode}: {done.stdout[-800:]}{done.stderr}")
+    return done.stdout
+
+
+def make_run(folder, program, options):
+    transformers.GPT2Config(**(MODEL | (QUICK if options.quick else {}))).save_pretrained(folder / "model")
+    (folder / "text.txt").write_text(PROMPT * 200)
+    machinery.write_recipe(folder, "asked", {
+        "model.path": "model", "model.weights": "random", "data.train": "text.txt", "data.tokenizer": "bytes",
+        "data.row": 128, "pipeline.stages": 1, "pipeline.threads": options.threads, "train.steps": 1,
+        "train.epochs": None, "train.batch": 1, "train.micro_batch": 1, "train.learning_rate": 1e-5})
+    run([program, "run", "asked.toml", "--json", "--replace"], folder)
+    run([program, "export", "runs/asked", "exported"], folder)
+
+
+def seconds_of_ours(folder, program, together, tokens):
+    (folder / "prompts.jsonl").write_text(f"{json.dumps({'prompt': PROMPT})}\n" * together)
+    begin = time.perf_counter()
+    lines = run([program, "generate", "runs/asked", "--prompts", "prompts.jsonl", "--on", "here", "--temperature", "1",
+                 "--max-tokens", str(tokens), "--batch", str(together)], folder).splitlines()
+    seconds = time.perf_counter() - begin
+    made = sum(json.loads(line)["tokens"] for line in lines)
+    return seconds, made
+
+
+def seconds_of_torch(model, together, tokens):
+    prompts = torch.tensor([list(PROMPT.encode())] * together)
+    begin = time.perf_counter()
+    model.generate(prompts, attention_mask=torch.ones_like(prompts), do_sample=True, top_k=0, max_new_tokens=tokens,
+                   min_new_tokens=tokens, pad_token_id=0)
+    return time.perf_counter() - begin, together * tokens
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", ROOT / "build/release/bin"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--together", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--tokens", type=int, default=64, help="by which long answers are longer than short ones")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    short, long = (1, 5) if options.quick else (8, 8 + options.tokens)
+    if options.quick:
+        options.rounds, options.together = 1, [1, 8]
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(options.threads)
+    print(f"load {os.getloadavg()[0]:.2f}, {options.threads} threads, torch {torch.__version__}, "
+          f"transformers {transformers.__version__}")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        program = pathlib.Path(options.bin).resolve() / "strait"
+        make_run(folder, program, options)
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder / "exported").float().eval()
+        ways = {"strait": lambda *words: seconds_of_ours(folder, program, *words),
+                "transformers": lambda *words: seconds_of_torch(model, *words)}
+        rates = {}
+        for _ in range(options.rounds):
+            for together in options.together:
+                for way, measure in ways.items():
+                    (few, made_few), (many, made_many) = measure(together, short), measure(together, long)
+                    rates.setdefault((together, way), []).append((made_many - made_few) / (many - few))
+    print("prompts together     strait   transformers   ratio")
+    for together in options.together:
+        ours, theirs = (statistics.median(rates[together, way]) for way in ways)
+        print(f"{together:16} {ours:10.1f} {theirs:14.1f} {ours / theirs:7.2f}")
+    first, last = (statistics.median(rates[together, "strait"]) for together in (options.together[0], options.together[-1]))
+    print(f"strait with {options.together[-1]} against {options.together[0]}: {last / first:.1f}; tokens a second")
+    print(f"load {os.getloadavg()[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()
