@@ -13,6 +13,9 @@ import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+import fit
+
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STRAIT = os.environ.get("STRAIT_BIN", str(ROOT / "build/release/bin")) + "/strait"
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -93,6 +96,16 @@ class Docs(unittest.TestCase):
                     self.assertLessEqual(flags, known[verb])
                     checked += 1
         self.assertGreater(checked, 100)
+
+    def test_fit_page_is_what_plans_say(self):
+        page = (ROOT / "docs/fit.md").read_text()
+        for size in ("7B", "32B"):
+            rows = fit.rows_of(STRAIT, size)
+            parts = [fit.section(rows, size)] + ([fit.four_cards(rows)] if size == "7B" else [])
+            for part in parts:
+                self.assertIn(part, page, "run: python docs/fit.py")
+            for line in fit.off_load(rows).splitlines()[4:]:
+                self.assertIn(line + "\n", page, "run: python docs/fit.py")
 
     def test_recipes_have_keys_of_the_program(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -12,6 +12,7 @@
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/plan/run_files.h"
+#include "launcher/planner/fit.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
@@ -65,6 +66,61 @@ base::ExitCode show_what_if(const RunOptions& options, const std::vector<std::st
   return base::ExitCode::done;
 }
 
+// All sizes, one of them, or the model of a recipe.
+std::vector<planner::FitModel> fit_models(const RunOptions& options) {
+  std::vector<planner::FitModel> models = planner::fit_sizes();
+  const auto named = std::ranges::find(models, options.recipe.string(), &planner::FitModel::name);
+  if (!options.recipe.empty() && named == models.end()) {
+    if (!std::filesystem::exists(options.recipe)) {
+      throw base::UserError(base::ExitCode::bad_input,
+                            "--fit takes a recipe, 1B, 3B, 7B, 14B or 32B, but {} is none of them "
+                            "and no file here",
+                            options.recipe.string());
+    }
+    const recipe::Recipe recipe = read_recipe(options);
+    return {{recipe.name, "", recipe}};
+  }
+  if (!options.overrides.empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "--set changes a recipe, but this --fit has none; name a recipe");
+  }
+  if (named != models.end()) return {*named};
+  return models;
+}
+
+// The line that a recipe states, else the slowest that was measured.
+std::optional<double> fit_megabits(const recipe::Recipe& recipe) {
+  if (recipe.hosts.link_megabits || recipe.hosts.links.empty()) return recipe.hosts.link_megabits;
+  const auto links = recipe::read_links(recipe.hosts.links).links;
+  if (links.empty()) return std::nullopt;
+  const auto slowest = std::ranges::min(links, {}, &recipe::MeasuredLink::bits_per_second);
+  return slowest.bits_per_second / 1e6;
+}
+
+base::ExitCode show_fit(const RunOptions& options, std::optional<double> megabits) {
+  const std::vector<planner::FitModel> models = fit_models(options);
+  if (!megabits) megabits = fit_megabits(models.front().recipe);
+  if (options.json) {
+    const std::vector<double> lines =
+        megabits ? std::vector{*megabits} : std::vector{100.0, 300.0, 1000.0};
+    nlohmann::json json = nlohmann::json::array();
+    for (const planner::FitRow& row : planner::fit_rows(models, lines)) {
+      json.push_back(to_json(row));
+    }
+    std::cout << json.dump(1) << '\n';
+    return base::ExitCode::done;
+  }
+  const double line = megabits.value_or(100);
+  std::cout << planner::fit_text(planner::fit_rows(models, {line}))
+            << fmt::format(
+                   "Tokens a second by assumed speeds; hosts with a GPU each, and {:g} Mbit/s.\n"
+                   "-: does not fit. The plan takes r: recompute, o: off-load, b or 8: moments in "
+                   "bfloat16 or int8.\n"
+                   "2 beat 1: the Mbit/s from which two hosts are faster than one.\n",
+                   line);
+  return base::ExitCode::done;
+}
+
 base::ExitCode emit_plan(const RunOptions& options) {
   const planner::PlannedRun planned = plan_first(read_recipe(options));
   std::cout << emit_commands(planned.plan,
@@ -78,19 +134,35 @@ void add_plan(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
   const auto emit = std::make_shared<std::string>();
   CLI::App* verb = cli.add_subcommand("plan", "show what a recipe would run where; starts nothing");
-  verb->add_option("recipe", options->recipe, "a recipe file")->required();
+  CLI::Option* const recipe = verb->add_option("recipe", options->recipe,
+                                               "a recipe file; with --fit also 1B, 3B, 7B, 14B or "
+                                               "32B, or nothing for all of them");
   add_run_options(verb, options);
+  const auto fits = std::make_shared<bool>(false);
+  CLI::Option* const fit = verb->add_flag(
+      "--fit", *fits,
+      "tell which GPUs on how many hosts the model fits into, and how fast it trains");
+  const auto megabits = std::make_shared<std::optional<double>>();
+  verb->add_option("--megabits", *megabits,
+                   "with --fit: what the line of a host carries, in Mbit/s; without it what "
+                   "the recipe says, else 100, or with --json 100, 300 and 1000")
+      ->check(CLI::PositiveNumber)
+      ->needs(fit);
   verb->add_option("--emit", *emit, "commands: print those for hosts that join by a token instead")
-      ->check(CLI::IsMember({"commands"}));
+      ->check(CLI::IsMember({"commands"}))
+      ->excludes(fit);
   const auto changes = std::make_shared<std::vector<std::string>>();
   verb->add_option(
           "--what-if", *changes,
           "compare with \"link A B 100Mbit/s\", \"without A\" or \"add D like A\"; repeatable")
       ->take_all()
       ->allow_extra_args(false)
-      ->excludes("--emit");
-  verb->callback([options, emit, changes, &command] {
-    command = [options, emit, changes] {
+      ->excludes("--emit")
+      ->excludes(fit);
+  verb->callback([options, emit, changes, recipe, fits, megabits, &command] {
+    if (!*fits && recipe->count() == 0) throw CLI::RequiredError(recipe->get_name());
+    command = [options, emit, changes, fits, megabits] {
+      if (*fits) return show_fit(*options, *megabits);
       if (!changes->empty()) return show_what_if(*options, *changes);
       return emit->empty() ? show_plan(*options) : emit_plan(*options);
     };

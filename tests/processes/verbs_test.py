@@ -196,6 +196,23 @@ class Verbs(runs.RunCase):
         self.assertEqual([row[0] for row in figures["Settings that differ, and results"]["rows"]],
                          ["runs/one", "runs/two"])
 
+    def test_fit_takes_model_and_line_of_a_recipe(self):
+        recipe = self.write_recipe("small", {"hosts.link_megabits": 20})
+        (row, *_) = rows = json.loads(self.ok("plan", "--fit", recipe, "--json"))
+        self.assertEqual([(one["training"], one["gibibytes"]) for one in rows],
+                         [(training, size) for training in ("full", "LoRA", "QLoRA") for size in (16, 24, 48, 80)])
+        self.assertEqual({(plan["hosts"], plan.get("link_megabits")) for plan in row["plans"]},
+                         {(1, None), (2, 20), (4, 20), (8, 20)})
+        self.assertEqual((row["model"], row["plans"][0]["offload"]), ("small", "none"))
+        table = self.ok("plan", "--fit", recipe, "--megabits", 2000).splitlines()
+        self.assertEqual(len([line for line in table if line.startswith("small ")]), len(rows))
+        self.assertIn("2000 Mbit/s", "\n".join(table))
+        for words, said in ((["--fit", "7B", "--set", "train.batch=64"], "name a recipe"), ([], "needs an argument, recipe"),
+                            (["--fit", "13B"], "1B, 3B, 7B"),
+                            ([recipe, "--megabits", 9], "--fit"), (["--fit", recipe, "--emit", "commands"], "--fit")):
+            code, _, err = self.strait("plan", *words)
+            self.assertEqual((code, said in err), (10, True), err)
+
     def test_manual_page_says_what_help_says(self):
         page = self.ok("help", "--man")
         for part in (".TH STRAIT 1", ".SS strait run recipe", ".SS strait checkpoint prune", "\\-\\-resume\\-if\\-exists",
