@@ -14,14 +14,14 @@ constexpr std::int64_t kFewestDraws = 1 << 14;  // of a thread; fewer are drawn 
 
 // Each value depends on its index alone, so threads can share the work. at::bernoulli_ draws one
 // value after the other: in a small GPT-2 that took an eighth of a step.
-void draw_mask(bool* mask, std::int64_t count, double probability, std::uint64_t key) {
-  const auto least = static_cast<std::uint64_t>(probability * 0x1p32);
-  const auto kept = [&](std::uint64_t half) { return (half & 0xffffffffU) >= least; };
+void draw_mask(bool* mask, std::int64_t count, double kept, std::uint64_t key) {
+  const auto bound = static_cast<std::uint64_t>(kept * 0x1p32);
+  const auto is_kept = [&](std::uint64_t draw) { return (draw & 0xffffffffU) < bound; };
   at::parallel_for(0, (count + 1) / 2, kFewestDraws, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t pair = begin; pair < end; ++pair) {
       const std::uint64_t draws = mixed_bits(key + static_cast<std::uint64_t>(pair));
-      mask[2 * pair] = kept(draws);
-      if (2 * pair + 1 < count) mask[2 * pair + 1] = kept(draws >> 32U);
+      mask[2 * pair] = is_kept(draws);
+      if (2 * pair + 1 < count) mask[2 * pair + 1] = is_kept(draws >> 32U);
     }
   });
 }
@@ -60,7 +60,7 @@ at::Tensor keep_mask(at::IntArrayRef sizes, double probability, const DropoutKey
   const std::uint64_t mixed = mix_key({key.seed, key.step, key.micro_batch, key.layer, key.site});
   at::Tensor mask = at::empty(sizes, at::TensorOptions(at::kBool).device(device));
   if (device.is_cpu()) {
-    draw_mask(mask.data_ptr<bool>(), mask.numel(), probability, mixed);
+    draw_mask(mask.data_ptr<bool>(), mask.numel(), 1.0 - probability, mixed);
   } else {
     mask.bernoulli_(1.0 - probability, keyed_generator(mixed, device));
   }

@@ -19,6 +19,7 @@ at::Tensor by_token(const Pass& pass, const std::vector<at::Tensor>& values,
   // A GPU computes every value by one formula.
   if (pass.cache == nullptr || !values.front().is_cpu()) return compute(values);
   std::vector<std::vector<at::Tensor>> tokens;
+  tokens.reserve(values.size());
   for (const at::Tensor& one : values) tokens.push_back(one.flatten(0, -2).split(1));
   std::vector<at::Tensor> results;
   results.reserve(tokens.front().size());

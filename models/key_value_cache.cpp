@@ -28,6 +28,7 @@ std::pair<at::Tensor, at::Tensor> SequenceCache::append(int layer, const at::Ten
 at::Tensor KeyValueCache::by_sequence(const std::vector<at::Tensor>& values,
                                       const SequenceFunction& compute) const {
   std::vector<at::Tensor> flat;
+  flat.reserve(values.size());
   for (const at::Tensor& one : values) flat.push_back(one.flatten(0, 1).unsqueeze(0));
   std::vector<at::Tensor> results;
   results.reserve(extensions_.size());

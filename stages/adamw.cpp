@@ -224,8 +224,9 @@ void AdamW::update_in_parts(Gradients& gradients, double learning_rate, std::siz
     return transfer_->to_host(gradient.narrow(0, part.first, part.count));
   };
   Copied next;
+  if (!parts.empty()) next = fetch(parts[0]);
   for (std::size_t k = 0; k < parts.size(); ++k) {
-    Copied gradient = k == 0 ? fetch(parts[k]) : std::move(next);
+    Copied gradient = std::exchange(next, {});
     // One part ahead: its copy goes on while the CPU updates this one.
     if (k + 1 < parts.size()) next = fetch(parts[k + 1]);
     update_part(parts[k], Transfer::wait(std::move(gradient)), learning_rate, members);

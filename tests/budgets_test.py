@@ -35,6 +35,13 @@ LISTS = {
     "models/tensor_names.cpp": 390,  # one subject: names in files, of models and of adapters
     "stages/stage.cpp": 380,  # constructs all parts, with the names of what Muon updates
     "stages/adamw.cpp": 370,  # updates of whole parameters, and in parts: narrow, off-loaded or by Muon
+    "launcher/cli/generation.h": 155,  # one class, which three verbs ask
+    "launcher/cli/verb_export.cpp": 355,  # one verb
+    "launcher/plan/plan.h": 155,  # one value: the plan
+    "launcher/recipe/recipe.h": 160,  # one value: the recipe
+    "launcher/recipe/recipe_values.h": 160,
+    "launcher/recipe/recipe_rules.cpp": 380,  # rules about several keys, one below the other
+    "stages/stage_loop.cpp": 355,  # one loop
     "framework/sync/methods/cocktail.cpp": 450,  # one class, with the forecast that a budget had cut off
     "framework/sync/methods/powersgd.cpp": 370,  # one class and the arithmetic of its factors
 }

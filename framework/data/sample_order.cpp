@@ -95,7 +95,7 @@ std::vector<RowChoice> mix_rows(std::span<const MixedFile> files, std::uint64_t 
   return chosen;
 }
 
-SampleOrder::SampleOrder(const SampleOrderOptions& options) : options_(options) {
+SampleOrder::SampleOrder(SampleOrderOptions options) : options_(std::move(options)) {
   std::vector<std::int64_t>& rows = options_.rows_by_replica;
   if (options_.replicas < 1 || options_.replica < 0 || options_.replica >= options_.replicas ||
       options_.rows_per_step < 1 || std::ranges::any_of(rows, [](auto one) { return one < 1; }) ||

@@ -58,7 +58,7 @@ struct SampleOrderOptions {
 class SampleOrder {
  public:
   // StoreError bad_input if there are fewer rows than a step needs; names both numbers.
-  explicit SampleOrder(const SampleOrderOptions& options);
+  explicit SampleOrder(SampleOrderOptions options);
 
   std::vector<store::SampleId> samples(store::Step step) const;
 

@@ -156,9 +156,9 @@ std::size_t certain_length(const std::string& text, const std::vector<std::strin
   return certain.size() - held;
 }
 
-Generation::Generation(std::vector<Prompt> prompts, const models::ModelDescription& model,
+Generation::Generation(std::vector<Prompt> prompts, models::ModelDescription model,
                        TextCoder& coder, const GenerationOptions& options, InFlight in_flight)
-    : model_(model), coder_(coder), in_flight_(in_flight), batches_(in_flight.batches) {
+    : model_(std::move(model)), coder_(coder), in_flight_(in_flight), batches_(in_flight.batches) {
   for (Prompt& prompt : prompts) add(std::move(prompt), options);
 }
 

@@ -86,7 +86,7 @@ class Generation : public run::InferenceClient {
   using Done = std::function<void(std::size_t prompt, const Completion& completion)>;
 
   // `coder` outlives this. UserError: see add().
-  Generation(std::vector<Prompt> prompts, const models::ModelDescription& model, TextCoder& coder,
+  Generation(std::vector<Prompt> prompts, models::ModelDescription model, TextCoder& coder,
              const GenerationOptions& options, InFlight in_flight);
 
   // One more prompt; returns its number. UserError: it is empty, fills the model, or has tokens

@@ -74,7 +74,8 @@ class Model:
             left, self.waiting = self.waiting, {}
         for entry in left.values():
             entry[0].set()
-        time.sleep(1)  # so that clients get their answers
+        if left:
+            time.sleep(1)  # so that clients get their answers
         os._exit(0)
 
 

@@ -16,7 +16,6 @@ namespace strait::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Json = nlohmann::json;
 
 constexpr base::PythonScript kServeScript = {"strait-serve.py", "answers HTTP requests",
                                              "its standard library"};
@@ -45,7 +44,7 @@ class Service : public Generation {
       throw base::UserError(base::ExitCode::bad_input, "{}",
                             errors.substr(0, errors.find_last_not_of('\n') + 1));
     }
-    port_ = Json::parse(line).at("port").get<int>();
+    port_ = nlohmann::json::parse(line).at("port").get<int>();
     on_over(
         [this](std::size_t number, const Completion& completion) { answer(number, completion); });
   }
@@ -58,7 +57,7 @@ class Service : public Generation {
       const auto result = front_.read_line(line, Clock::now());
       if (result == base::PipedProcess::ReadResult::timeout) break;
       closed_ = result == base::PipedProcess::ReadResult::end;
-      if (!closed_) take(Json::parse(line));
+      if (!closed_) take(nlohmann::json::parse(line));
     }
     return Generation::poll();
   }
@@ -67,23 +66,23 @@ class Service : public Generation {
 
  private:
   struct Question {
-    Json id;
+    nlohmann::json id;
     std::vector<std::int32_t> prompt;
     bool echo = false;
   };
 
-  std::vector<std::int32_t> tokens_of(const Json& request) {
+  std::vector<std::int32_t> tokens_of(const nlohmann::json& request) {
     if (request.contains("messages")) {
-      const Json chat{{"messages", request.at("messages")}};
+      const nlohmann::json chat{{"messages", request.at("messages")}};
       return coder_.encode_chat(data::prompt_record(chat, chat.dump(), "the request"));
     }
-    const Json& prompt = request.at("prompt");
+    const nlohmann::json& prompt = request.at("prompt");
     if (prompt.is_string()) return coder_.encode(prompt.get<std::string>());
     return prompt.get<std::vector<std::int32_t>>();
   }
 
   // The script has checked types and ranges.
-  void take(const Json& request) {
+  void take(const nlohmann::json& request) {
     Question question{request.at("id"), {}, request.at("echo").get<bool>()};
     try {
       question.prompt = tokens_of(request);
@@ -107,7 +106,7 @@ class Service : public Generation {
   void answer(std::size_t number, const Completion& completion) {
     const auto found = questions_.extract(number);
     const Question& question = found.mapped();
-    Json scores = Json::array();
+    nlohmann::json scores = nlohmann::json::array();
     for (const run::TokenScore& one : completion.scores) {
       scores.push_back({one.logarithm, one.likeliest, one.likeliest_logarithm});
     }
@@ -120,8 +119,9 @@ class Service : public Generation {
           {"scores", std::move(scores)}});
   }
 
-  void send(const Json& message) {
-    const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  void send(const nlohmann::json& message) {
+    const std::string line =
+        message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
     if (!front_.write(line, Clock::now() + kWrite)) closed_ = true;
   }
 

@@ -223,6 +223,8 @@ double step_seconds(const StepCosts& costs, std::int64_t depth) {
 }
 
 double forward_seconds(StepCosts costs, double bytes, std::int64_t depth) {
+  // No forward waits for a backward.
+  if (std::ssize(costs.chunks) == costs.stages) costs.schedule = "gpipe";
   for (schedules::ChunkCost& chunk : costs.chunks)
     chunk = {.forward_seconds = chunk.forward_seconds};
   for (schedules::LinkCost& link : costs.links) {

@@ -71,7 +71,8 @@ void CheckpointDownloader::add(store::Step step, const std::vector<plan::Written
     download->shards.push_back({shard.file, shard.host, is_weights});
   }
   // Stable: shards of one kind stay in the order of the processes, as the manifest lists them.
-  std::ranges::stable_partition(download->shards, std::identity(), &Shard::weights);
+  std::stable_partition(download->shards.begin(), download->shards.end(),
+                        [](const Shard& shard) { return shard.weights; });
   std::optional<store::Step> current;  // of the download during which another one is skipped
   {
     const MutexLock lock(mutex_);

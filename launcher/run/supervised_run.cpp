@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // A user who stops the wait before a restart sees it end at once.
-constexpr std::chrono::milliseconds kPollInterval{50};
+constexpr std::chrono::milliseconds kStopPollInterval{50};
 
 // Nullopt, too, while the disk cannot be read: that must not replace how the run ended.
 std::optional<store::Step> newest_checkpoint(const RunDirectory& directory) {
@@ -113,7 +113,7 @@ class SupervisedRun {
   bool wait(std::chrono::milliseconds delay) const {
     const auto until = Clock::now() + delay;
     while (signals_.count().load() == 0 && Clock::now() < until) {
-      std::this_thread::sleep_for(kPollInterval);
+      std::this_thread::sleep_for(kStopPollInterval);
     }
     return signals_.count().load() == 0;
   }

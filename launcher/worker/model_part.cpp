@@ -81,7 +81,8 @@ at::Tensor penalized(const at::Tensor& logits, double penalty,
   return logits.index_copy(0, places, moved);
 }
 
-// How many of the probabilities, the likeliest first, remain.
+// How many of the probabilities, the likeliest first, remain: all, in any order, without top_p and
+// min_p.
 std::size_t remaining(std::span<const double> probabilities, const run::Sampling& sampling) {
   std::size_t count = probabilities.size();
   if (sampling.top_p < 1) {
@@ -250,10 +251,15 @@ std::int64_t choose_token(const at::Tensor& logits, const run::Sampling& samplin
                           std::int64_t number, std::span<const std::int32_t> tokens) {
   const at::Tensor seen = penalized(logits, sampling.repetition_penalty, tokens);
   if (sampling.temperature <= 0) return seen.argmax().item<std::int64_t>();
+  at::Tensor values = seen.to(at::kDouble).div_(sampling.temperature);
+  at::Tensor places;  // undefined: in the order of tokens
   const std::int64_t most = seen.size(0);
   const std::int64_t count = sampling.top_k > 0 ? std::min(sampling.top_k, most) : most;
-  const auto [best, places] = seen.to(at::kDouble).div_(sampling.temperature).topk(count);
-  const at::Tensor softmax = best.softmax(0).contiguous();
+  // To sort a vocabulary takes longer than a small model does.
+  if (count < most || sampling.top_p < 1 || sampling.min_p > 0) {
+    std::tie(values, places) = values.topk(count);
+  }
+  const at::Tensor softmax = values.softmax(0).contiguous();
   const std::span<const double> probabilities(softmax.const_data_ptr<double>(),
                                               static_cast<std::size_t>(count));
   const std::size_t among = remaining(probabilities, sampling);
@@ -262,7 +268,8 @@ std::int64_t choose_token(const at::Tensor& logits, const run::Sampling& samplin
   double left = chance(sampling, number, tokens.size()) * sum;
   std::size_t chosen = 0;
   while (chosen + 1 < among && left >= probabilities[chosen]) left -= probabilities[chosen++];
-  return places[static_cast<std::int64_t>(chosen)].item<std::int64_t>();
+  const auto place = static_cast<std::int64_t>(chosen);
+  return places.defined() ? places[place].item<std::int64_t>() : place;
 }
 
 }  // namespace strait::worker

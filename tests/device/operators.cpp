@@ -18,6 +18,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "framework/mixed_bits.h"
 #include "tests/device/streams.h"
 #include "tests/device/test_device.h"
 #include "tests/device/waits.h"
@@ -411,6 +412,20 @@ const at::Tensor& resize(const at::Tensor& tensor, at::IntArrayRef sizes,
   return tensor;
 }
 
+// The mask that kernels::keep_mask() draws on a CPU, so that results can be held against it.
+at::Tensor& draw_mask(at::Tensor& mask, double kept, std::optional<at::Generator> generator) {
+  Streams::all().issue(
+      current_stream(mask.device()), [mask = over_memory(mask), key = generator->current_seed(),
+                                      bound = static_cast<std::uint64_t>(kept * 0x1p32)] {
+        bool* const values = mask.data_ptr<bool>();
+        for (std::int64_t i = 0; i < mask.numel(); ++i) {
+          const std::uint64_t draws = mixed_bits(key + static_cast<std::uint64_t>(i / 2));
+          values[i] = ((i % 2 == 0 ? draws : draws >> 32U) & 0xffffffffU) < bound;
+        }
+      });
+  return mask;
+}
+
 void record_stream(at::Tensor& tensor, c10::Stream stream) {
   void* const block = tensor.storage().data_ptr().get_context();
   if (block != nullptr) Streams::all().record(block, stream);
@@ -428,6 +443,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("empty_strided", TORCH_FN(empty_strided));
   library.impl("resize_", TORCH_FN(resize));
   library.impl("record_stream", TORCH_FN(record_stream));
+  library.impl("bernoulli_.float", TORCH_FN(draw_mask));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));

@@ -211,8 +211,8 @@ def quantise(model, base):
     for name, module in model.named_modules():
         if base and isinstance(module, kinds) and not name.endswith("lm_head"):
             module.weight.data = BASES[base](module.weight.data)
-    for value in model.parameters():
-        if base and value.dim() == 3:  # all experts of a block
+    for name, value in model.named_parameters():
+        if base and ".experts." in name and value.dim() == 3:  # all experts of a block
             value.data = torch.stack([BASES[base](matrix) for matrix in value.data])
     return model
 

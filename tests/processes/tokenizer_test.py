@@ -353,9 +353,9 @@ class TokenizerRuns(runs.RunCase):
             ('{"ends": 5}', b"", "is not understood"),
             ('{"error": 5}', b"", "is not understood"),
             ('{"body": -1}', b"", "impossible size"),
-            ('{"ends": [], "ends_records": true, "body": 4, "counts": [5], "targets": [[]]}', token, "fewer tokens than it counted"),
-            ('{"ends": [], "ends_records": true, "body": 4, "counts": [1], "targets": [[[0, 9]]]}', token, "targets outside of a record"),
-            ('{"ends": [], "ends_records": true, "error": "no", "record": 99999}', b"", "names a record"),
+            ('{"template": "", "ends": [], "ends_records": true, "body": 4, "counts": [5], "targets": [[]]}', token, "fewer tokens than it counted"),
+            ('{"template": "", "ends": [], "ends_records": true, "body": 4, "counts": [1], "targets": [[[0, 9]]]}', token, "targets outside of a record"),
+            ('{"template": "", "ends": [], "ends_records": true, "error": "no", "record": 99999}', b"", "names a record"),
         ]:
             answer = len(head).to_bytes(4, "little") + head.encode() + body
             (self.home / "answers").write_bytes(answer * 20)
