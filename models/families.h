@@ -67,7 +67,7 @@ struct Family {
   Initialization (*initialization)(const ModelConfig& config, const std::string& tensor) = nullptr;
   FileNames names;
   bool input_first = false;          // matrices of the blocks are stored as [in, out]
-  bool experts_input_first = false;  // those of experts are
+  bool experts_input_first = false;  // and of the experts
 };
 
 // The families of this library. Each is in the file with its name, or in that of its parent.

@@ -14,9 +14,9 @@ class ReferenceValues {
   // The rows of training, in the order of this replica.
   explicit ReferenceValues(const data::SampleOrderOptions& order);
 
-  bool has(store::Step step) const;  // those of a training step
+  bool has(store::Step step) const;  // the values of a training step
   bool has_evaluation() const { return has_evaluation_; }
-  // Those of an epoch, and with `evaluation` those of the evaluation.
+  // The values of an epoch; with `evaluation`, of the evaluation.
   bool is_complete(bool evaluation) const;
   // The first steps whose samples are all rows of this replica.
   std::int64_t epoch_steps() const { return order_.epoch_steps(1); }

@@ -65,8 +65,8 @@ class ReplicaSync {
   const sync::Membership& members() const { return members_; }
   // The members as the method counts them: with several groups, their leaders.
   const sync::Membership& contributors() const { return grouped() ? leaders_ : members_; }
-  // How many times the rows of this contributor those of all are: if they are equal, the
-  // contributors.
+  // The rows of all replicas divided by the rows of this contributor. With equal rows it is the
+  // number of contributors.
   std::size_t copies() const;
   // The replicas whose rows this one trains on: itself, or its group.
   std::vector<std::uint32_t> trained_together() const;

@@ -126,7 +126,8 @@ std::vector<std::string> matches_of(const std::string& pattern) {
   }
   ::globfree(&found);
   if (!paths.empty()) return paths;
-  refuse_data(store::StoreError::Kind::bad_input, fmt::format("no file matches {}", pattern));
+  refuse_data(store::StoreError::Kind::bad_input,
+              fmt::format("no file here ({}) matches {}", fs::current_path().string(), pattern));
 }
 
 bool is_of_split(const fs::path& file, const std::string& split) {

@@ -27,8 +27,8 @@ Record answer_record(const Answer& asked, const Answer& answered);
 
 // Parses a line as TRL writes preferences, and returns the chosen answer, then the rejected one:
 // "chosen" and "rejected", two texts or two lists of messages, perhaps after a "prompt" of the same
-// form. Without such a prompt, what both begin with is the prompt. "tools" are those of both chats;
-// other keys are ignored. Throws StoreError bad_input that starts with `origin`.
+// form. Without such a prompt, what both begin with is the prompt. Both chats have the same
+// "tools"; other keys are ignored. Throws StoreError bad_input that starts with `origin`.
 std::array<Answer, 2> parse_preference(std::string_view line, const std::string& origin);
 
 // The answers of a line that says which are desirable: of "prompt", "completion" and "label", or

@@ -51,7 +51,7 @@ struct SampleOrderOptions {
 //
 // Replica r owns rows r, r + replicas, and so on for the whole run. Where replicas take unequal
 // numbers of rows, each owns its share of every stretch of rows instead. Its samples are a stream
-// of epochs, each of which is another permutation of its rows. Every step takes the next
+// of epochs, each another permutation of its rows. Every step takes the next
 // rows_per_step samples of the stream. A step that spans two epochs never holds a sample twice:
 // samples of the new epoch that are already in the step move to positions after the step, in their
 // order. Immutable: any thread may call.

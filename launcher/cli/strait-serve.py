@@ -191,6 +191,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.reply(status, {"error": {"message": sentence, "type": "invalid_request_error", "code": status}})
 
     def do_GET(self):
+        if self.path in PATHS:
+            return self.refuse(405, f"{self.path} is asked with POST")
         if self.path != "/v1/models":
             return self.refuse(404, f"there is no {self.path[:100]}; there are /v1/models, {' and '.join(PATHS)}")
         model = {"id": self.model.name, "object": "model", "created": self.model.started, "owned_by": "strait"}

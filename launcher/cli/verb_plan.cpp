@@ -6,6 +6,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/cpu_speed.h"
 #include "launcher/cli/emit.h"
 #include "launcher/cli/run_options.h"
@@ -141,12 +142,12 @@ void add_plan(CLI::App& cli, Command& command) {
   const auto fits = std::make_shared<bool>(false);
   CLI::Option* const fit = verb->add_flag(
       "--fit", *fits,
-      "tell which GPUs on how many hosts the model fits into, and how fast it trains");
+      "show which GPUs on how many hosts the model fits into, and how fast it trains");
   const auto megabits = std::make_shared<std::optional<double>>();
   verb->add_option("--megabits", *megabits,
                    "with --fit: what the line of a host carries, in Mbit/s; without it what "
                    "the recipe says, else 100, or with --json 100, 300 and 1000")
-      ->check(CLI::PositiveNumber)
+      ->check(number_range(0.001, 1e6))
       ->needs(fit);
   verb->add_option("--emit", *emit, "commands: print those for hosts that join by a token instead")
       ->check(CLI::IsMember({"commands"}))

@@ -279,7 +279,7 @@ Plan plan_from_json(const nlohmann::json& from) {
   const auto& rows = plan.replica_rows;
   if (!rows.empty() && (std::ssize(rows) != plan.recipe.pipeline.replicas ||
                         std::ranges::any_of(rows, [](auto one) { return one < 1; }))) {
-    refuse_plan("its rows are not those of its replicas");
+    refuse_plan("it does not have a number of rows for each replica");
   }
   return plan;
 }

@@ -56,8 +56,7 @@ class AdapterWeights {
  private:
   std::optional<tensors::SafetensorsReader> file_;
   std::map<std::string, models::AdapterTensor> in_file_;
-  mutable std::map<std::string, at::Tensor>
-      of_experts_;  // those of one block: parts are read from them
+  mutable std::map<std::string, at::Tensor> of_experts_;  // of one block: parts are read from them
 };
 
 // A recipe in which the run that it takes weights from is replaced by that run's newest checkpoint.

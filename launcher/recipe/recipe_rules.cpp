@@ -288,7 +288,8 @@ void check_rows(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
   if (recipe.pipeline.choose_replicas) {
     object("pipeline.replicas is \"auto\"; state both, or leave pipeline.rows out");
   } else if (std::ssize(rows) != recipe.pipeline.replicas) {
-    object(fmt::format("pipeline.replicas is {}; state each one's", recipe.pipeline.replicas));
+    object(fmt::format("pipeline.replicas is {}; state the rows of each replica",
+                       recipe.pipeline.replicas));
   } else if (sum != recipe.train.batch) {
     object(fmt::format("train.batch is {}; make them sum to it", recipe.train.batch));
   } else if (std::ranges::any_of(rows, [&](auto one) { return one % micro_batch != 0; })) {

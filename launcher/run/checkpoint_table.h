@@ -16,7 +16,7 @@ class CheckpointTable {
     std::string name;
     net::ProcessName agent;
     std::filesystem::path directory;  // of the run on that host; empty: not known (yet)
-    std::filesystem::path memory;     // of its checkpoints in memory, and of those of its neighbour
+    std::filesystem::path memory;     // of its own checkpoints in memory and its neighbour's
   };
   struct Settings {
     std::filesystem::path run;               // the run directory here

@@ -59,7 +59,7 @@ void MemoryCheckpoints::run() {
       if (closing_) return;
       made = *std::exchange(made_, std::nullopt);
     }
-    table_.make_room(made.step);  // also removes copies of one that was given up meanwhile
+    table_.make_room(made.step);  // also removes copies of a checkpoint that was abandoned
     std::string problem;
     std::optional<std::vector<transfer::ChunkTable>> tables;
     try {

@@ -39,7 +39,7 @@ class MemoryCheckpoints : public MemoryHolder {
             const std::function<bool()>& give_up) const;
 
   // Makes the newest one that is still available a checkpoint on this machine's disk, if it is
-  // newer than what is complete there, and skips those of bad weights. `commit` writes the
+  // newer than what is complete there, and skips checkpoints with bad weights. `commit` writes the
   // manifest. No hold() follows. Returns its step, if no newer one was committed.
   struct Recovery {
     LossHistory losses;

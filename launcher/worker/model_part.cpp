@@ -19,7 +19,7 @@ namespace strait::worker {
 namespace {
 
 constexpr std::int64_t kScoredRows = 64;
-// Short beside what a user notices.
+// Too short for a user to notice.
 constexpr std::chrono::milliseconds kPollEvery{5};
 
 at::Tensor token_tensor(const std::vector<std::int32_t>& tokens, std::int64_t rows) {

@@ -4,8 +4,8 @@ weights, prompts and threads, in turn. See README.md.
 usage: batched_generation.py [--bin FOLDER] [--rounds 3] [--threads 2] [--together 1 8 64]
                              [--tokens 64] [--quick]
 
-Needs transformers; exit code 77 where it is missing. The layers are those of GPT-2 with 124 M parameters, half of its
-blocks, random weights. Loading and prompts cancel out: times are those of long answers less those of short ones.
+Needs transformers; exit code 77 where it is missing. The model is half the blocks of GPT-2 with 124 M parameters,
+random weights. Loading and prompts cancel out: a time is that of long answers less that of short ones.
 """
 
 import argparse

@@ -362,7 +362,7 @@ Tensors updated(const sync::Layout& layout, at::Device device, at::ScalarType ty
   return state;
 }
 
-// Parameters of several parts, and updates that decode and encode moments: those of the CPU.
+// Parameters of several parts, and updates that decode and encode moments equal the CPU's.
 TEST(OffloadOnTestDevice, UpdatesAsTheCpuDoes) {
   const sync::Layout layout({{"matrix", {1025, 1025}}, {"vector", {300}}});
   for (const auto moments : {MomentType::float32, MomentType::bfloat16, MomentType::int8}) {

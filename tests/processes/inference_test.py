@@ -192,7 +192,7 @@ class Inference(runs.RunCase):
         url = re.search(r"http://127\.0\.0\.1:\d+/v1", served.output())[0]
 
         def ask(path, content, raw=None, headers=None):
-            body = json.dumps(content).encode() if raw is None else raw
+            body = raw if content is None else json.dumps(content).encode()  # None: by GET
             request = urllib.request.Request(url + path, body, {"Content-Type": "application/json", **(headers or {})})
             try:
                 with urllib.request.urlopen(request, timeout=60) as reply:
@@ -246,6 +246,7 @@ class Inference(runs.RunCase):
         status, sentence = ask("/completions", None, raw=b"{}", headers={"Content-Length": "99999999999"})
         self.assertEqual(status, 413, sentence)
         self.assertEqual(ask("/nothing", question)[0], 404)
+        self.assertEqual(ask("/completions", None)[0], 405, "asked with GET")
         self.assertEqual(ask("/completions", question)[0], 200)
         code, _, err = self.strait("serve", "runs/served", "--port", re.search(r":(\d+)/", served.output())[1])
         self.assertEqual(code, 10, err)

@@ -62,7 +62,7 @@ TEST(CpuSpeed, IsReadFromItsFileAndMeasuredAgainIfThatIsDamaged) {
   EXPECT_NE(cpu_speed("localhost", kSmallest, folder.path()).host.flops_per_second, 1.25e9);
 }
 
-// Twice as many processes as cores compute beside the measurement.
+// Twice as many processes as cores compute during the measurement.
 class BusyCores {
  public:
   BusyCores() {

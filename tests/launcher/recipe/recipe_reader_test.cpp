@@ -606,7 +606,8 @@ TEST(RecipeReader, ReadsRowsOfReplicas) {
   const auto refused = [](const std::string& value, const std::string& replicas) {
     return mistake(kLeast, {"pipeline.replicas=" + replicas, "pipeline.rows=" + value});
   };
-  EXPECT_THAT(refused("[28, 4]", "3"), HasSubstr("pipeline.replicas is 3; state each one's"));
+  EXPECT_THAT(refused("[28, 4]", "3"),
+              HasSubstr("pipeline.replicas is 3; state the rows of each replica"));
   EXPECT_THAT(refused("[28, 8]", "2"), HasSubstr("train.batch is 32; make them sum to it"));
   EXPECT_THAT(refused("[30, 2]", "2"), HasSubstr("train.micro_batch is 4; make each a multiple"));
   EXPECT_THAT(refused("[28, 4]", "\"auto\""), HasSubstr("pipeline.replicas is \"auto\""));
