@@ -1,6 +1,7 @@
 #include "framework/store/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -9,8 +10,10 @@
 #include <random>
 #include <system_error>
 
+#include "framework/store/file_lock.h"
 #include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -18,6 +21,7 @@ namespace {
 
 // Small enough for signs of progress on a slow disk.
 constexpr std::uint64_t kFlushWindow = std::uint64_t{8} << 20U;
+constexpr const char* kTemporary = ".tmp-";
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -29,17 +33,25 @@ std::uint64_t free_bytes(const std::filesystem::path& folder) {
   return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
 }
 
+// Locks a temporary file as long as its writer lives. False: remove_abandoned() was faster.
+// Not every file system has locks. There, nothing is abandoned either.
+bool lock_temporary(const FileDescriptor& file, const std::filesystem::path& path) {
+  if (::flock(file.number(), LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+  return is_same_file(file, path);
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes)
-    : path_(std::move(path)),
-      // Processes of two hosts that share the directory may have the same pid.
-      temporary_(path_.string() +
-                 fmt::format(".tmp-{}-{:08x}", ::getpid(), std::random_device()())),
-      expected_(expected_bytes) {
-  descriptor_ =
-      FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!descriptor_.open()) throw system_error("create", path_, errno);
+    : path_(std::move(path)), expected_(expected_bytes) {
+  do {
+    // Processes of two hosts that share the directory may have the same pid.
+    temporary_ = fmt::format("{}{}{}-{:08x}", path_.string(), kTemporary, ::getpid(),
+                             std::random_device()());
+    descriptor_ =
+        FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!descriptor_.open()) throw system_error("create", path_, errno);
+  } while (!lock_temporary(descriptor_, temporary_));
   if (expected_ > 0) preallocate(expected_);
 }
 
@@ -99,7 +111,6 @@ FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
   // fsync before rename: otherwise a power cut could leave the new name with old or no bytes.
   if (::fsync(descriptor_.number()) != 0) fail("make durable", errno);
   ++file_progress();
-  if (::close(descriptor_.release()) != 0) fail("close", errno);
   std::error_code unknown;  // then it may replace a file
   const bool replaced = std::filesystem::exists(path_, unknown) || unknown;
   try {
@@ -111,6 +122,8 @@ FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("put in place", errno);
   ++file_progress();
   temporary_.clear();
+  // Only now, because it ends the lock. The bytes are durable, so that no error can be new.
+  descriptor_ = FileDescriptor();
   try {
     sync_directory(folder_of(path_));
   } catch (const StoreError&) {
@@ -135,6 +148,16 @@ void AtomicFile::discard() noexcept {
   descriptor_ = FileDescriptor();
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
   temporary_.clear();
+}
+
+void remove_abandoned(const std::filesystem::path& path) {
+  const std::string prefix = path.filename().string() + kTemporary;
+  for (const std::filesystem::path& entry : entries_of(folder_of(path))) {
+    if (!entry.filename().string().starts_with(prefix)) continue;
+    const FileDescriptor file(::open(entry.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file.open() || ::flock(file.number(), LOCK_EX | LOCK_NB) != 0) continue;
+    ::unlink(entry.c_str());
+  }
 }
 
 FileSummary replace_file(const std::filesystem::path& path, std::string_view bytes) {

@@ -44,6 +44,10 @@ class AtomicFile {
   std::uint64_t waited_ = 0;   // writeback has finished up to here
 };
 
+// Removes what killed processes have left of their attempts to write `path`. The file of a living
+// writer is locked and stays, on whichever host it runs. A file that cannot be removed stays, too.
+void remove_abandoned(const std::filesystem::path& path);
+
 // Writes a whole file at once.
 FileSummary replace_file(const std::filesystem::path& path, std::string_view bytes);
 

@@ -183,6 +183,8 @@ std::vector<std::string> end_former_processes(const fs::path& run_directory, std
     });
     if (!gone.empty()) ended.push_back(gone);
   }
+  // One of them may have been killed while it wrote its number.
+  store::remove_abandoned(number_file(run_directory));
   return ended;
 }
 

@@ -71,18 +71,11 @@ class FormerRun {
 };
 
 // Removes the temporary files of a process that was killed while it replaced a file of the run.
-// They only take room, so one that cannot be removed is left for the next start.
 void remove_temporary_files(const fs::path& path) {
-  constexpr std::array kReplaced = {base::kPlanFile,       base::kRecipeFile,  base::kMetricsFile,
-                                    base::kGenerationFile, base::kJournalFile, base::kReportFile,
-                                    base::kTraceFile};
-  for (const fs::path& entry : store::entries_of(path)) {
-    const std::string name = entry.filename();
-    const bool temporary = std::ranges::any_of(kReplaced, [&name](const char* file) {
-      return name.starts_with(file + std::string(".tmp-"));
-    });
-    std::error_code ignored;
-    if (temporary) fs::remove(entry, ignored);
+  for (const char* file : {base::kPlanFile, base::kRecipeFile, base::kMetricsFile,
+                           base::kGenerationFile, base::kJournalFile, base::kReportFile,
+                           base::kTraceFile}) {
+    store::remove_abandoned(path / file);
   }
 }
 

@@ -307,11 +307,11 @@ class TokenizerRuns(runs.RunCase):
             self.refused("tokenizer process", *words)
             file.with_name(file.name + ".tmp-1").rename(file)
         os.environ["STRAIT_PYTHON"] = sys.executable
-        # Killed while the tokenizer works.
+        # Killed while the tokenizer works. It has work for seconds, so that no row is written before the kill.
         for file in cached:
             file.unlink()
         with open(self.home / "train.jsonl", "a") as file:
-            file.write("".join(json.dumps({"text": f"what {i} " * 9}) + "\n" for i in range(30000)))
+            file.write("".join(json.dumps({"text": f"what {i} " * 9}) + "\n" for i in range(300000)))
         launched = self.launch(*words)
         launched.wait_for("a tokenizer process", lambda: len(self.run_processes()) > 1)
         launched.signal(signal.SIGKILL)

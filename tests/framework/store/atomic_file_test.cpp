@@ -10,6 +10,7 @@
 
 #include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"
+#include "tests/child_process.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
 #include "tests/scratch_directory.h"
@@ -53,6 +54,27 @@ TEST(AtomicFile, IsNotPutInPlaceWhenTheLastQuestionForbidsIt) {
                std::runtime_error);
   EXPECT_TRUE(names_in(folder.path()).empty());
   EXPECT_THROW(file.commit(), std::logic_error);
+}
+
+TEST(AtomicFile, OfAKilledWriterIsRemovedAndOfALivingOneStays) {
+  const ScratchDirectory folder;
+  const auto write_until_killed = [&](int ready) {
+    AtomicFile file(folder / "state");
+    file.write(std::as_bytes(std::span("half")));
+    ChildProcess::report_ready(ready);
+    ::pause();
+  };
+  ChildProcess killed(write_until_killed);
+  AtomicFile own(folder / "state");
+  const AtomicFile of_another_name(folder / "state-2");
+  remove_abandoned(folder / "state");
+  EXPECT_EQ(names_in(folder.path()).size(), 3U);
+  killed.kill();
+  remove_abandoned(folder / "state");
+  EXPECT_EQ(names_in(folder.path()).size(), 2U);
+  own.commit();
+  remove_abandoned(folder / "state");
+  EXPECT_TRUE(std::filesystem::exists(folder / "state"));
 }
 
 TEST(AtomicFile, WritesOnAfterShortWrites) {

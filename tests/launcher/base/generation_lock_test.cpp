@@ -113,6 +113,14 @@ TEST_F(GenerationLockTest, DeadHolderAndGarbageAreNoHolders) {
   EXPECT_EQ(Member(run_, stage(1, 2)).code(), ExitCode::done);
 }
 
+TEST_F(GenerationLockTest, RemovesTheNumberThatAKilledProcessHasNotFinished) {
+  const std::filesystem::path half = run_ / "locks" / "generation.tmp-98-1626890a";
+  ASSERT_EQ(begin(1), ExitCode::done);
+  std::ofstream(half) << "2";
+  ASSERT_EQ(begin(2), ExitCode::done);
+  EXPECT_FALSE(std::filesystem::exists(half));
+}
+
 TEST_F(GenerationLockTest, DamagedNumberIsNotTakenForNone) {
   ASSERT_EQ(begin(2), ExitCode::done);
   std::ofstream(run_ / "locks" / "generation") << "";
