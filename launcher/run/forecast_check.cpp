@@ -31,6 +31,16 @@ double whole_step(const StepLine& line) {
   return std::max(line.seconds - line.checkpoint_seconds, 0.0);
 }
 
+double waited_for_rounds(const StepLine& line) {
+  double most = 0;
+  for (const trace::SyncMetrics& one : line.sync) most = std::max(most, one.waited_seconds);
+  return most;
+}
+
+bool includes_rounds(const plan::StepPart& part) {
+  return part.kind == PartKind::step || part.kind == PartKind::wait;
+}
+
 std::optional<double> seconds_of_part(const plan::StepPart& part, const StepLine& line) {
   if (part.kind == PartKind::step) return whole_step(line);
   if (part.kind == PartKind::link) {
@@ -41,12 +51,9 @@ std::optional<double> seconds_of_part(const plan::StepPart& part, const StepLine
     }
     return std::nullopt;
   }
-  double most = 0;
-  if (part.kind == PartKind::sync) {
-    for (const trace::SyncMetrics& one : line.sync) most = std::max(most, one.waited_seconds);
-    return most;
-  }
+  if (part.kind == PartKind::sync) return waited_for_rounds(line);
   if (part.kind == PartKind::wait) {
+    double most = 0;
     for (const auto& [process, one] : line.processes) most = std::max(most, one.busy_seconds);
     return std::max(whole_step(line) - most, 0.0);
   }
@@ -79,8 +86,16 @@ const char* remedy(const plan::StepPart& part) {
 std::optional<double> ForecastCheck::measured(std::size_t part) const {
   const Seen& seen = seen_[part];
   if (seen.count == 0) return std::nullopt;
-  if (parts_[part].kind == PartKind::sync) return seen.sum / static_cast<double>(seen.count);
-  return base::median(std::vector<double>(seen.latest.begin(), seen.latest.end()));
+  if (parts_[part].kind == PartKind::sync) return rounds();
+  return base::median(std::vector<double>(seen.latest.begin(), seen.latest.end())) +
+         (includes_rounds(parts_[part]) ? rounds() : 0);
+}
+
+double ForecastCheck::rounds() const {
+  const auto sync = std::ranges::find(parts_, PartKind::sync, &plan::StepPart::kind);
+  if (sync == parts_.end()) return 0;
+  const Seen& seen = seen_[static_cast<std::size_t>(sync - parts_.begin())];
+  return seen.count == 0 ? 0 : seen.sum / static_cast<double>(seen.count);
 }
 
 std::string ForecastCheck::add(const StepLine& line) {
@@ -88,8 +103,9 @@ std::string ForecastCheck::add(const StepLine& line) {
   const bool first_epoch = number(line.step) <= epoch_steps_;
   if (std::exchange(first_epoch_, first_epoch) != first_epoch) seen_.assign(parts_.size(), {});
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const std::optional<double> seconds = seconds_of_part(parts_[i], line);
+    std::optional<double> seconds = seconds_of_part(parts_[i], line);
     if (!seconds) continue;
+    if (includes_rounds(parts_[i])) seconds = std::max(*seconds - waited_for_rounds(line), 0.0);
     Seen& seen = seen_[i];
     seen.sum += *seconds;
     ++seen.count;

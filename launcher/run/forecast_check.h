@@ -24,9 +24,9 @@ struct PartSeconds {
 };
 
 // Compares the parts of a plan's step with what the latest steps measure. Values are medians of
-// these steps; waiting for rounds of replicas, which some methods do once in many steps, is a mean
-// of all steps. Says once when a step differs from its forecast by a quarter. Pure: no clock, no
-// file.
+// these steps. Waiting for rounds of replicas, which some methods do once in many steps, is a mean
+// of all steps; the step and its waiting are medians without that, plus that mean. Says once when a
+// step differs from its forecast by a quarter. Pure: no clock, no file.
 class ForecastCheck {
  public:
   explicit ForecastCheck(const plan::Plan& plan)
@@ -49,6 +49,7 @@ class ForecastCheck {
   };
 
   std::optional<double> measured(std::size_t part) const;
+  double rounds() const;  // mean waiting of a step for rounds of replicas
   double forecast(std::size_t part) const {
     return first_epoch_ ? parts_[part].first_epoch_seconds : parts_[part].seconds;
   }
@@ -85,11 +86,12 @@ inline constexpr std::tuple kMetrics<run::PartSeconds> = {
                                          .combine = Combine::latest,
                                          .meaning = "by the plan",
                                          .column = "forecast"}),
-    metric(&run::PartSeconds::measured, {.key = "measured_seconds",
-                                         .unit = Unit::seconds,
-                                         .combine = Combine::latest,
-                                         .meaning = "median of the latest steps",
-                                         .column = "measured"}),
+    metric(&run::PartSeconds::measured,
+           {.key = "measured_seconds",
+            .unit = Unit::seconds,
+            .combine = Combine::latest,
+            .meaning = "median of the latest steps; rounds of replicas: mean",
+            .column = "measured"}),
     column<run::PartSeconds>({.unit = Unit::ratio, .column = "ratio"}, part_ratio)};
 
 }  // namespace strait::trace

@@ -49,6 +49,7 @@ class ForecastCheckTest : public testing::Test {
       link.sent_bytes = 1000;
       link.bytes_per_second = 1000 / link_;
       line.links = {link};
+      line.sync = {{.waited_seconds = round_}};
       std::string sentence = check.add(line);
       if (!sentence.empty()) sentences.push_back(std::move(sentence));
     }
@@ -63,6 +64,7 @@ class ForecastCheckTest : public testing::Test {
   double lower_busy_ = 2.1;
   double link_ = 0.5;
   double encode_ = 0.2;
+  double round_ = 0;
 };
 
 TEST_F(ForecastCheckTest, StepWithinAQuarterOfItsForecastIsNoEvent) {
@@ -122,6 +124,20 @@ TEST_F(ForecastCheckTest, WaitingIsNamedWhereNoPartExplainsIt) {
   const std::vector<std::string> said = run(check, 11, 20);
   ASSERT_EQ(said.size(), 1U);
   EXPECT_THAT(said[0], HasSubstr("waiting of the busiest process differs most: 3.9 s"));
+}
+
+// A round takes 4 s of every fourth step: a median of steps would not have it, and most would have
+// no waiting.
+TEST_F(ForecastCheckTest, RoundsOfSomeStepsAreSpreadOverAll) {
+  plan_.parts[0].seconds = 5;
+  plan_.parts.back().seconds = 2.9;
+  plan_.parts.push_back({Kind::sync, {}, "waiting for rounds of replicas", {}, 1, 1});
+  ForecastCheck check(plan_);
+  for (int step = 11; step < 11 + 10 * 4; ++step) {
+    round_ = step % 4 == 0 ? 4 : 0;
+    EXPECT_TRUE(run(check, step, 1, round_).empty()) << step;
+  }
+  for (const PartSeconds& row : check.table()) EXPECT_NEAR(*row.measured, row.forecast, 0.11);
 }
 
 TEST_F(ForecastCheckTest, FirstStepsOfALaunchDoNotCount) {
