@@ -1,4 +1,3 @@
-
 #include "models/config_fields.h"
 #include "models/decoder.h"
 

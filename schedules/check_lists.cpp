@@ -1,4 +1,3 @@
-
 #include "schedules/schedule.h"
 #include "schedules/simulate.h"
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <climits>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -15,6 +16,8 @@
 #include <map>
 #include <string>
 #include <system_error>
+
+#include "launcher/base/cgroup_limits.h"
 
 namespace strait::base {
 namespace {
@@ -49,9 +52,7 @@ std::map<std::string, std::int64_t> sizes_in(const char* path) {
   return sizes;
 }
 
-}  // namespace
-
-std::int64_t usable_cores() {
+std::int64_t cores_of_this_thread() {
   // OpenMP's runtime, where libtorch has loaded one, may have bound this thread to a single core
   // (OMP_PROC_BIND). It has counted them before.
   if (void* const counts = ::dlsym(RTLD_DEFAULT, "omp_get_num_procs"); counts != nullptr) {
@@ -63,6 +64,17 @@ std::int64_t usable_cores() {
   return CPU_COUNT(&set);
 }
 
+}  // namespace
+
+std::int64_t usable_cores() {
+  // A part of a core is one more: threads with less than a core each compute more than fewer of
+  // them with one.
+  const std::int64_t cores = cores_of_this_thread();
+  const std::optional<double> quota = cgroup_limits().cores;
+  return quota ? std::clamp(static_cast<std::int64_t>(std::ceil(*quota)), std::int64_t{1}, cores)
+               : cores;
+}
+
 ProcessorTime processor_time() {
   timespec own{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
@@ -71,6 +83,8 @@ ProcessorTime processor_time() {
 }
 
 std::optional<double> waited_for_cores() {
+  // It would count the pauses of a quota.
+  if (cgroup_limits().cores) return std::nullopt;
   std::optional<double> waited;
   std::error_code gone;  // a thread may end meanwhile
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
@@ -97,7 +111,11 @@ bool set_thread_waits() {
 
 HostMemory host_memory() {
   std::map<std::string, std::int64_t> sizes = sizes_in("/proc/meminfo");
-  return {.total = sizes["MemTotal"], .available = sizes["MemAvailable"]};
+  const CgroupLimits limits = cgroup_limits();
+  HostMemory memory{.total = sizes["MemTotal"], .available = sizes["MemAvailable"]};
+  memory.total = std::min(memory.total, limits.memory.value_or(memory.total));
+  memory.available = std::min(memory.available, limits.memory_left.value_or(memory.available));
+  return memory;
 }
 
 std::int64_t peak_memory() { return sizes_in(kStatus)["VmHWM"]; }

@@ -7,7 +7,7 @@
 namespace strait::base {
 
 // The cores of this machine that this process may use, which containers and schedulers make fewer
-// than there are.
+// than there are: by affinity or by a quota of processor time.
 std::int64_t usable_cores();
 
 // Processor time in seconds: of this machine since it started, of this process since it began. What
@@ -19,7 +19,7 @@ struct ProcessorTime {
 ProcessorTime processor_time();
 
 // Seconds that the threads of this process have waited for a core while they could compute, since
-// they began. Absent: the kernel does not say.
+// they began. Absent: the kernel does not say, or a quota of processor time makes them wait.
 std::optional<double> waited_for_cores();
 
 // Bounds in the environment how long the threads of OpenMP spin before they sleep when they wait
@@ -30,7 +30,8 @@ std::optional<double> waited_for_cores();
 // changes nothing if the environment sets it already.
 bool set_thread_waits();
 
-// Memory of this machine and process, as the kernel counts it, in bytes. 0: not known here.
+// Memory of this machine, or of what a control group leaves this process of it, in bytes. 0: not
+// known here.
 struct HostMemory {
   std::int64_t total = 0;
   std::int64_t available = 0;  // for new allocations, without swapping

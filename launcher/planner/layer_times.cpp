@@ -5,11 +5,12 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <tuple>
 
 #include "kernels/cross_entropy.h"
-#include "launcher/base/median.h"
 #include "models/initialize.h"
 
 namespace strait::planner {
@@ -17,10 +18,19 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A plan waits for this. Tiny layers would make more rounds than a median needs.
+// A plan waits for this. Tiny layers would make more rounds than a mean needs.
 constexpr auto kMeasureFor = std::chrono::milliseconds(1000);
 constexpr int kMaxRounds = 2000;
 constexpr std::int64_t kBusyTokens = 512;  // see plan::kPassTokensOfCpu
+
+// A step takes the sum of its rounds, so that their mean counts and not their median: with a quota
+// of processor time, as of containers, few rounds bear all of the waiting. The longest one is left
+// out: one interruption in a second is not in every step.
+double mean_of(std::vector<double> seconds) {
+  if (seconds.empty()) return 0;
+  if (seconds.size() > 2) seconds.erase(std::ranges::max_element(seconds));
+  return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
+}
 
 LayerTime time_rounds(at::Device device, const std::function<at::Tensor()>& forward) {
   std::vector<double> forwards;
@@ -40,7 +50,7 @@ LayerTime time_rounds(at::Device device, const std::function<at::Tensor()>& forw
     forwards.push_back(ahead);
     backwards.push_back(back);
   }
-  return {base::median(std::move(forwards)), base::median(std::move(backwards))};
+  return {mean_of(std::move(forwards)), mean_of(std::move(backwards))};
 }
 
 // The loss computes the gradients of the projection in its forward, as in a run.

@@ -17,7 +17,7 @@ struct LayerTime {
 // Seconds of a call, including the work that it queues on an accelerator.
 double timed(at::Device device, const std::function<void()>& call);
 
-// The median of several rounds after a warm-up round. `input` has the form that the layer before
+// The mean of several rounds after a warm-up round. `input` has the form that the layer before
 // produces. Runs a backward if anything needs a gradient.
 LayerTime time_layer(models::Layer& layer, const at::Tensor& input, const models::Pass& pass);
 

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/median.h"
 #include "launcher/base/read_all.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/planner/layer_times.h"
@@ -26,13 +25,11 @@ constexpr auto kOrderLimit = std::chrono::seconds(20);
 double memory_rate(at::Device device) {
   const at::Tensor from = at::ones({kCopiedFloats}, device);
   at::Tensor to = at::zeros({kCopiedFloats}, device);
-  std::vector<double> seconds;
-  for (int i = 0; i <= kCopies; ++i) {
-    seconds.push_back(planner::timed(device, [&] { to.copy_(from); }));
-    if (i == 0) seconds.clear();  // the first copies also allocate and map the tensors
-  }
+  planner::timed(device, [&] { to.copy_(from); });  // this one also maps the tensors
+  double seconds = 0;
+  for (int i = 0; i < kCopies; ++i) seconds += planner::timed(device, [&] { to.copy_(from); });
   // A copy reads and writes every byte.
-  return 2.0 * static_cast<double>(from.nbytes()) / base::median(std::move(seconds));
+  return 2.0 * kCopies * static_cast<double>(from.nbytes()) / seconds;
 }
 
 }  // namespace

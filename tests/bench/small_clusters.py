@@ -20,37 +20,15 @@ import tempfile
 
 import machinery
 
-sys.path.insert(0, str(machinery.ROOT / "tests/hosts"))
+sys.path[:0] = [str(machinery.ROOT / "tests/hosts"), str(machinery.ROOT / "tests/processes")]
 
+import control_group
 import hosts
 import namespace_host
 
 MODEL = {"model_type": "gpt2", "vocab_size": 257, "n_positions": 64, "n_embd": 256, "n_layer": 8, "n_head": 4,
          "tie_word_embeddings": False}
-PERIOD = 20_000  # microseconds; the kernel gives no less than 1,000 of them
 WARM = 2  # steps
-CPU = pathlib.Path("/sys/fs/cgroup/cpu")
-
-
-class ShareOfACore:
-    """What the processes of a host get of the time of a core."""
-
-    def __init__(self, host, share):
-        second = not CPU.is_dir()  # the hierarchy of one tree
-        self.folder = (CPU.parent if second else CPU) / f"strait-{os.getpid()}-{host.name}"
-        self.folder.mkdir()
-        quota = int(PERIOD * share)
-        if second:
-            (self.folder / "cpu.max").write_text(f"{quota} {PERIOD}")
-        else:
-            (self.folder / "cpu.cfs_period_us").write_text(str(PERIOD))
-            (self.folder / "cpu.cfs_quota_us").write_text(str(quota))
-        (self.folder / "cgroup.procs").write_text(str(host.sshd_pid()))
-
-    def close(self):
-        for pid in (self.folder / "cgroup.procs").read_text().split():
-            (self.folder.parent / "cgroup.procs").write_text(pid)
-        self.folder.rmdir()
 
 
 class Cluster:
@@ -63,7 +41,9 @@ class Cluster:
         for host, share, rate in zip(self.site.hosts, shares, megabits):
             hosts.install_links(host)
             host.shape(up_megabits=rate, down_megabits=rate)
-            until.callback(ShareOfACore(host, share).close)
+            group = control_group.ControlGroup(host.name, cores=share)
+            until.callback(group.close)
+            group.add(host.sshd_pid())
         (folder / "model").mkdir()
         layers = 2 if options.replicas or options.quick else MODEL["n_layer"]
         (folder / "model/config.json").write_text(json.dumps({**MODEL, "n_layer": layers}))
@@ -125,7 +105,7 @@ def main():
     parser.add_argument("--replicas", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    if os.geteuid() != 0 or not os.access(CPU if CPU.is_dir() else CPU.parent, os.W_OK):
+    if not control_group.usable():
         print("skipped: needs root, and cgroups that it may write")
         sys.exit(77)
     if hosts.INSIDE not in os.environ:

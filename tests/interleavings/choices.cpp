@@ -1,5 +1,4 @@
 
-
 #include "tests/interleavings/simulation.h"
 
 // Which steps of a simulation have to be tried, and what is wrong at its end.

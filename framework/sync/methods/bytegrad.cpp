@@ -1,4 +1,3 @@
-
 #include "framework/sync/group_codes.h"
 #include "framework/sync/layout.h"
 #include "framework/sync/methods.h"

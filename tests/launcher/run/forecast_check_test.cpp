@@ -49,7 +49,7 @@ class ForecastCheckTest : public testing::Test {
       link.sent_bytes = 1000;
       link.bytes_per_second = 1000 / link_;
       line.links = {link};
-      line.sync = {{.waited_seconds = round_}};
+      line.sync = {{"0.0", 0, 0, 0, 0, round_}};
       std::string sentence = check.add(line);
       if (!sentence.empty()) sentences.push_back(std::move(sentence));
     }

@@ -1,0 +1,31 @@
+"""In a container, a plan counts on what the container may use and not on the whole machine."""
+
+import json
+import os
+import unittest
+
+import control_group
+import runs
+
+
+@unittest.skipUnless(control_group.usable(), "needs root, and control groups that it may write")
+class ControlGroups(runs.RunCase):
+    def test_plan_counts_on_the_cores_and_the_memory_of_its_group(self):
+        config = {"model_type": "gpt2", "vocab_size": 257, "n_positions": 64, "n_embd": 2048, "n_layer": 8, "n_head": 4}
+        (self.home / "large").mkdir()
+        (self.home / "large/config.json").write_text(json.dumps(config))
+        recipe = self.write_recipe("group", {"model.path": "large", "data.train": "large.txt", "pipeline.stages": 1})
+        (self.home / "large.txt").write_text("a text\n" * 400)
+        group = control_group.ControlGroup("plan", cores=0.5, memory=3_000_000_000)
+        self.addCleanup(group.close)
+        group.add(os.getpid())
+        code, out, err = self.strait("plan", recipe, "--json")
+        self.assertEqual((code, err), (0, ""))  # the pauses of a quota are not the load of other programs
+        plan = json.loads(out)
+        self.assertEqual([host["cores"] for host in plan["hosts"]], [1])
+        self.assertEqual([process["threads"] for process in plan["processes"]], [1])
+        self.assertRegex(self.ok("plan", recipe), r"this machine has 3(\.00?)? GB: a run will be refused")
+
+
+if __name__ == "__main__":
+    runs.main()
