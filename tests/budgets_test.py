@@ -24,6 +24,9 @@ LISTS = {
     "launcher/cli/verb_run.cpp": 380,  # one verb: run and resume, and the reason sent to nodes if neither can start
     # One class each, which a budget had cut in two.
     "launcher/run/coordinator.cpp": 490,  # with what WorkerInbox and InferenceDriver did, and ends on request
+    "framework/net/link_protocol.cpp": 410,  # one state machine
+    "framework/net/link_protocol.h": 160,
+    "framework/net/link_end.cpp": 360,
     "framework/store/checkpoint.cpp": 370,  # one protocol: commit, choose, and which checkpoints stay
     "framework/sync/sync_rounds.cpp": 380,
     "framework/sync/packet.cpp": 420,  # the sections of a packet, which no other source sees, and its values

@@ -73,6 +73,10 @@ std::string Endpoint::host_and_port() const {
   return six ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }
 
+bool is_loopback_host(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
 bool is_private_host(const std::string& host) {
   if (host == "localhost") return true;
   in_addr four{};

@@ -21,6 +21,8 @@ struct Endpoint {
 // is not: what it will resolve to is unknown here.
 bool is_private_host(const std::string& host);
 
+bool is_loopback_host(const std::string& host);
+
 // The process that listens on a local TCP port, as far as /proc shows: "process 4711 (nginx)".
 std::optional<std::string> port_holder(std::uint16_t port);
 

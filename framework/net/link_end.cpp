@@ -1,6 +1,7 @@
 #include "framework/net/link_end.h"
 
 #include <atomic>
+#include <bit>
 #include <memory>
 
 #include "framework/net/wire_format.h"
@@ -31,6 +32,23 @@ LentBytes* lend(zmq::message_t& message, std::size_t bytes) {
   return lent.release();
 }
 
+void write(const LinkProtocol::Outgoing& outgoing, zmq::message_t& message) {
+  const std::size_t size = kHeaderBytes + outgoing.payload.size();
+  LentBytes* lent = nullptr;
+  // Small messages are copied into ZeroMQ's own buffer; large ones lend a frame's memory, so that a
+  // step allocates nothing.
+  if (size < FrameMemory::kReusedBytes) {
+    message.rebuild(size);
+  } else {
+    lent = lend(message, size);
+  }
+  const std::span<std::byte> bytes(static_cast<std::byte*>(message.data()), message.size());
+  std::copy(outgoing.payload.begin(), outgoing.payload.end(), bytes.begin() + kHeaderBytes);
+  // The check covers the payload, so the header is written last.
+  seal(outgoing.header, bytes);
+  if (lent != nullptr) lent->written.store(true, std::memory_order_release);
+}
+
 using Seconds = std::chrono::duration<double>;
 
 // Each fragment takes the path about this long. A frame is sent in several fragments, so that the
@@ -55,7 +73,21 @@ LinkEnd::LinkEnd(ProtocolOptions options, std::function<void()> wake, Uplink& up
     : priority_(options.link.priority),
       wake_(std::move(wake)),
       uplink_(uplink),
-      protocol_(std::move(options), std::chrono::steady_clock::now()) {}
+      protocol_(std::move(options), std::chrono::steady_clock::now()) {
+  // The pace of a background link is that of one queue.
+  if (priority_ == Priority::background) limit_flows(1, 1);
+}
+
+void LinkEnd::limit_flows(unsigned least, unsigned most) {
+  const MutexLock lock(mutex_);
+  flow_count_ = FlowCount(least, most);
+  protocol_.want_flows(least, most);
+}
+
+LinkEnd::Flows LinkEnd::flows() const {
+  const MutexLock lock(mutex_);
+  return {protocol_.flows(), protocol_.used_flows(), protocol_.wanted_flows()};
+}
 
 void LinkEnd::throw_if_failed() {
   if (protocol_.error()) throw LinkError(*protocol_.error());
@@ -65,6 +97,9 @@ void LinkEnd::measure(Time now) {
   const SendWindow& window = protocol_.window();
   rate_.update(now, window.pushed_bytes(), window.received_offset(), window.arrived());
   fragment_.update(now, window.cursor_offset(), window.received_offset());
+  flow_count_.update(now, window.pushed_bytes(), window.received_offset(),
+                     static_cast<unsigned>(std::popcount(protocol_.flows())));
+  protocol_.want_flows(flow_count_.wanted(), flow_count_.most());
 }
 
 std::uint64_t LinkEnd::fragment_limit(Time now) {
@@ -194,29 +229,37 @@ void LinkEnd::change(Change&& change_protocol) {
   announce();
 }
 
-void LinkEnd::path_up(Time now) {
+void LinkEnd::path_up(Time now, unsigned flow) {
   connection_ = ConnectionBytes();
-  change([&](LinkProtocol& protocol) { protocol.path_up(now); });
+  change([&](LinkProtocol& protocol) { protocol.path_up(now, flow); });
 }
 
-void LinkEnd::path_down(Time now) {
-  change([&](LinkProtocol& protocol) { protocol.path_down(now); });
+void LinkEnd::path_down(Time now, unsigned flow) {
+  change([&](LinkProtocol& protocol) { protocol.path_down(now, flow); });
 }
 
-void LinkEnd::arrived(Time now, const zmq::message_t& message) {
+void LinkEnd::close_flow(unsigned flow) {
+  const MutexLock lock(mutex_);
+  protocol_.close_flow(flow);
+}
+
+void LinkEnd::arrived(Time now, const zmq::message_t& message, unsigned flow) {
   const auto* first = static_cast<const std::byte*>(message.data());
   connection_.follow(message);
   {
     const MutexLock lock(mutex_);
     const std::uint32_t attempt = protocol_.window().attempt();
-    protocol_.receive(now, {first, message.size()});
+    protocol_.receive(now, {first, message.size()}, flow);
     measure(now);
     if (protocol_.window().attempt() != attempt) {
       // A new attempt means that bytes in flight were lost, perhaps with the whole path. The new
-      // path may be slower, so what was measured does not count.
-      pace_ = BackgroundPace();
-      rate_ = RateMeter();
-      fragment_ = FragmentSize();
+      // path may be slower, so what was measured does not count. One of several flows may only
+      // have stalled.
+      if (std::popcount(protocol_.flows()) <= 1) {
+        pace_ = BackgroundPace();
+        rate_ = RateMeter();
+        fragment_ = FragmentSize();
+      }
     } else {
       const SendWindow& window = protocol_.window();
       pace_.received(now, window.received_offset(), window.arrived(), uplink_);
@@ -271,21 +314,15 @@ bool LinkEnd::compose(Time now, zmq::message_t& message) {
     report_to_uplink();
     // Background links yield to these bytes from now on.
   }
-  const std::size_t size = kHeaderBytes + next->payload.size();
-  LentBytes* lent = nullptr;
-  // Small messages are copied into ZeroMQ's own buffer; large ones lend a frame's memory, so that a
-  // step allocates nothing.
-  if (size < FrameMemory::kReusedBytes) {
-    message.rebuild(size);
-  } else {
-    lent = lend(message, size);
-  }
-  const std::span<std::byte> bytes(static_cast<std::byte*>(message.data()), message.size());
-  std::copy(next->payload.begin(), next->payload.end(), bytes.begin() + kHeaderBytes);
-  // The check covers the payload, so the header is written last.
-  seal(next->header, bytes);
-  if (lent != nullptr) lent->written.store(true, std::memory_order_release);
+  write(*next, message);
   return true;
+}
+
+bool LinkEnd::compose_heartbeat(Time now, unsigned flow, zmq::message_t& message) {
+  const MutexLock lock(mutex_);
+  const std::optional<LinkProtocol::Outgoing> next = protocol_.next_heartbeat(now, flow);
+  if (next) write(*next, message);
+  return next.has_value();
 }
 
 void FragmentSize::update(Time now, std::uint64_t sent, std::uint64_t confirmed) {

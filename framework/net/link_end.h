@@ -5,6 +5,7 @@
 
 #include "framework/mutex.h"
 #include "framework/net/background_pace.h"
+#include "framework/net/flow_count.h"
 #include "framework/net/inbox.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/rate_meter.h"
@@ -63,9 +64,18 @@ class LinkEnd : public InboxLink {
   LinkState state() const override;
 
   // For the net thread.
-  void path_up(Time now);
-  void path_down(Time now);
-  void arrived(Time now, const zmq::message_t& message);
+  void limit_flows(unsigned least, unsigned most);  // before the path is up
+  struct Flows {
+    std::uint8_t open = 0;  // bit k: flow k
+    std::uint8_t used = 0;
+    unsigned wanted = 1;
+    bool has(unsigned flow) const { return (used >> flow & 1U) != 0; }
+  };
+  Flows flows() const;
+  void path_up(Time now, unsigned flow = 0);
+  void path_down(Time now, unsigned flow = 0);
+  void close_flow(unsigned flow);  // an unused one
+  void arrived(Time now, const zmq::message_t& message, unsigned flow = 0);
   void tick(Time now);
   void record_problem(const std::string& message);
   void set_peer_address(const std::string& address);
@@ -73,6 +83,8 @@ class LinkEnd : public InboxLink {
   Time last_heard() const;
   // The next message for the wire, sealed. False: there is none.
   bool compose(Time now, zmq::message_t& message);
+  // The same, of what goes over this one of several flows. It need not be sent.
+  bool compose_heartbeat(Time now, unsigned flow, zmq::message_t& message);
 
  private:
   void throw_if_failed() STRAIT_REQUIRES(mutex_);
@@ -96,6 +108,7 @@ class LinkEnd : public InboxLink {
   std::function<void()> on_arrival_ STRAIT_GUARDED_BY(mutex_);  // of an inbox; empty: none
   LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
   RateMeter rate_ STRAIT_GUARDED_BY(mutex_);
+  FlowCount flow_count_ STRAIT_GUARDED_BY(mutex_);
   FragmentSize fragment_ STRAIT_GUARDED_BY(mutex_);  // of a foreground link
   BackgroundPace pace_ STRAIT_GUARDED_BY(mutex_);    // of a background link
 };

@@ -54,7 +54,15 @@ void LinkProtocol::close() {
        MessageKind::bye);
 }
 
-void LinkProtocol::path_up(Time now) {
+void LinkProtocol::path_up(Time now, unsigned flow) {
+  const std::uint8_t before = std::exchange(flows_, flows_ | flow_bit(flow));
+  heartbeat_at_.at(flow) = {};
+  // A flow that joins others carries nothing yet, so nothing can be lost.
+  const bool joins = before != 0 && (before & flow_bit(flow)) == 0;
+  if (!joins) begin_path(now);
+}
+
+void LinkProtocol::begin_path(Time now) {
   path_ = true;
   greeted_ = false;
   greeting_due_ = options_.role == ProtocolOptions::Role::opener;
@@ -65,7 +73,12 @@ void LinkProtocol::path_up(Time now) {
   if (error_ && !peer_knows_) final_due_ = true;
 }
 
-void LinkProtocol::path_down(Time now) {
+void LinkProtocol::path_down(Time now, unsigned flow) {
+  close_flow(flow);
+  if (flows_ != 0) {
+    if (options_.role == ProtocolOptions::Role::opener) begin_path(now);
+    return;
+  }
   path_ = false;
   greeted_ = false;
   greeting_due_ = false;
@@ -78,7 +91,7 @@ void LinkProtocol::path_down(Time now) {
   }
 }
 
-void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
+void LinkProtocol::receive(Time now, std::span<const std::byte> message, unsigned flow) {
   state_.received_bytes += message.size();
   const Parsed parsed = parse_message(message);
   if (!belongs(parsed)) return reject();
@@ -92,19 +105,30 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
     return;
   }
   if (header.kind == MessageKind::hello || header.kind == MessageKind::hello_reply) {
-    return accept_greeting(now, header, parsed.payload);
+    return accept_greeting(now, header, parsed.payload, flow);
   }
   if (!agreed_ || !sender_.acknowledge(header)) return reject();
   state_.last_heard = now;
-  if (header.kind == MessageKind::fragment) return accept_fragment(now, header, parsed.payload);
+  peer_wants_flows_ = std::clamp<unsigned>(header.wanted_flows, 1, kMaxFlows);
   if (header.kind == MessageKind::resend) {
-    sender_.rewind(header.received, header.attempt);
+    if (sender_.rewind(header.received, header.attempt)) heartbeat_at_ = {};
     status_due_ = true;
     return;
   }
+  accept_flow(header, flow);
+  if (header.kind == MessageKind::fragment) {
+    return accept_fragment(now, header, parsed.payload, flow);
+  }
   const std::uint32_t before = receiver_.asked_attempt();
-  receiver_.note_cursor(header.position, header.attempt);
+  receiver_.note_cursor(header, flow);
   if (receiver_.asked_attempt() != before) ask_again(now);
+}
+
+// The answerer learns from messages which flows there are. A message that was sent before the
+// path began may come from a connection that is gone; its attempt is older.
+void LinkProtocol::accept_flow(const MessageHeader& header, unsigned flow) {
+  if (options_.role == ProtocolOptions::Role::opener) return;
+  if (greeted_ && header.attempt >= receiver_.asked_attempt()) flows_ |= flow_bit(flow);
 }
 
 // Whether the message belongs to this protocol, run and generation. Greetings and refusals of
@@ -128,7 +152,7 @@ bool LinkProtocol::belongs(const Parsed& parsed) {
 }
 
 void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
-                                   std::span<const std::byte> payload) {
+                                   std::span<const std::byte> payload, unsigned flow) {
   const bool answerer = options_.role == ProtocolOptions::Role::answerer;
   const std::optional<Hello> theirs = decode_hello(payload);
   if (!theirs || answerer != (header.kind == MessageKind::hello)) return reject();
@@ -154,9 +178,15 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   // Only a path's first hello starts an attempt; repeated ones must not restart the stream.
   const bool fresh = sender_.rewind(header.received, header.attempt);
   if (answerer) {
-    if (fresh) receiver_.ask_again();
+    if (fresh) {
+      receiver_.ask_again();
+      flows_ = 0;
+    }
+    // A late hello of a former path may come from a connection that is gone.
+    if (header.attempt >= sender_.attempt()) flows_ |= flow_bit(flow);
     greeting_due_ = true;
   }
+  if (fresh) heartbeat_at_ = {};
   if (fresh && agreed_) ++state_.reconnects;
   state_.last_heard = now;
   agreed_ = true;
@@ -166,9 +196,9 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
 }
 
 void LinkProtocol::accept_fragment(Time now, const MessageHeader& header,
-                                   std::span<const std::byte> payload) {
+                                   std::span<const std::byte> payload, unsigned flow) {
   using Outcome = ReceiveAssembly::Outcome;
-  const Outcome outcome = receiver_.accept(header, payload);
+  const Outcome outcome = receiver_.accept(header, payload, flow);
   status_due_ = true;
   if (outcome == Outcome::taken || outcome == Outcome::complete) {
     state_.last_data = now;
@@ -179,6 +209,7 @@ void LinkProtocol::accept_fragment(Time now, const MessageHeader& header,
                                                      options_.link.name, peer())),
                 MessageKind::abort);
   }
+  if (outcome == Outcome::early) return;
   ++state_.rejected_fragments;
   if (outcome == Outcome::repeated) return;
   ask_again(now);
@@ -242,6 +273,11 @@ void LinkProtocol::tick(Time now) {
   if (greeted_) {
     if (now - status_at_ >= kStatusEvery) status_due_ = true;
     if (receiver_.waits_for_attempt() && now - asked_at_ >= kStatusEvery) ask_again(now);
+    // A flow that stalls must not hold up the others.
+    if (receiver_.holds_early() && now - std::max(asked_at_, state_.last_data) >= kStatusEvery) {
+      receiver_.ask_again();
+      ask_again(now);
+    }
   } else if (path_ && now - greeted_at_ >= kGreetingEvery) {
     greeted_at_ = now;
     greeting_due_ = options_.role == ProtocolOptions::Role::opener;
@@ -274,6 +310,8 @@ LinkProtocol::Outgoing LinkProtocol::outgoing(MessageKind kind,
                                               std::span<const std::byte> payload) {
   Outgoing message{{}, payload};
   message.header.kind = kind;
+  message.header.flows = used_flows();
+  message.header.wanted_flows = static_cast<std::uint8_t>(wanted_flows_);
   message.header.generation = options_.generation;
   message.header.run = options_.run;
   message.header.received = receiver_.expected();
@@ -323,6 +361,27 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t
   }
   status_due_ = false;
   status_at_ = now;
+  return status();
+}
+
+std::optional<LinkProtocol::Outgoing> LinkProtocol::next_heartbeat(Time now, unsigned flow) {
+  if (error_ || !greeted_ || now - heartbeat_at_.at(flow) < kStatusEvery) return std::nullopt;
+  if (flows_ == flow_bit(flow)) return std::nullopt;  // next() makes those of a single flow
+  heartbeat_at_.at(flow) = now;
+  return status();
+}
+
+std::uint8_t LinkProtocol::used_flows() const {
+  std::uint8_t used = 0;
+  for (unsigned flow = 0, count = 0; flow < kMaxFlows && count < wanted_flows(); ++flow) {
+    if ((flows_ & flow_bit(flow)) == 0) continue;
+    used |= flow_bit(flow);
+    ++count;
+  }
+  return used;
+}
+
+LinkProtocol::Outgoing LinkProtocol::status() {
   Outgoing message = outgoing(MessageKind::status);
   message.header.position = sender_.cursor();
   message.header.attempt = sender_.attempt();

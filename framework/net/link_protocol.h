@@ -47,9 +47,12 @@ class LinkProtocol {
   const std::optional<LinkError>& error() const { return error_; }
 
   // For the wire.
-  void path_up(Time now);  // opener: the connection is up
-  void path_down(Time now);
-  void receive(Time now, std::span<const std::byte> message);
+  // A path consists of flows: connections that keep their own order. It is down with its last flow.
+  // When it loses one of several, what that flow held is asked for again over the others.
+  void path_up(Time now, unsigned flow = 0);  // opener: the connection is up
+  void path_down(Time now, unsigned flow = 0);
+  void close_flow(unsigned flow) { flows_ &= ~flow_bit(flow); }  // an unused one
+  void receive(Time now, std::span<const std::byte> message, unsigned flow = 0);
   // Bytes came on the connection, but not yet a whole message: the path is slow, not silent.
   void receive_part(Time now) {
     if (greeted_ && !error_) state_.last_heard = now;
@@ -67,6 +70,21 @@ class LinkProtocol {
   };
   // The payload of a fragment is at most the limit. 0 holds back fragments and nothing else.
   std::optional<Outgoing> next(Time now, std::uint64_t fragment_limit = kMaxFragmentBytes);
+  // A status that is due on this one of several flows: it shows that the flow lives, and how far
+  // its peer has got.
+  std::optional<Outgoing> next_heartbeat(Time now, unsigned flow);
+
+  void want_flows(unsigned own, unsigned most) {
+    wanted_flows_ = own;
+    most_flows_ = most;
+  }
+  // By this end or the peer, and at most the limit of this end.
+  unsigned wanted_flows() const {
+    return std::min(most_flows_, std::max(wanted_flows_, peer_wants_flows_));
+  }
+  std::uint8_t flows() const { return flows_; }  // bit k: messages can be sent on flow k
+  std::uint8_t used_flows() const;               // as many of them as are wanted
+
   // A hello was agreed on, and the path is up.
   bool connected() const { return !error_ && greeted_ && ticked_ - state_.last_heard < kSilence; }
 
@@ -75,8 +93,13 @@ class LinkProtocol {
   LinkState state() const;
 
  private:
-  void accept_greeting(Time now, const MessageHeader& header, std::span<const std::byte> payload);
-  void accept_fragment(Time now, const MessageHeader& header, std::span<const std::byte> payload);
+  static std::uint8_t flow_bit(unsigned flow) { return static_cast<std::uint8_t>(1U << flow); }
+  void begin_path(Time now);
+  void accept_greeting(Time now, const MessageHeader& header, std::span<const std::byte> payload,
+                       unsigned flow);
+  void accept_fragment(Time now, const MessageHeader& header, std::span<const std::byte> payload,
+                       unsigned flow);
+  void accept_flow(const MessageHeader& header, unsigned flow);
   void accept_final(const MessageHeader& header, std::span<const std::byte> payload);
   bool belongs(const Parsed& parsed);
   void reject() { ++state_.rejected_fragments; }
@@ -88,6 +111,7 @@ class LinkProtocol {
   void fail(const LinkError& cause, MessageKind kind);
   void refuse(const LinkError& words);
   std::optional<Outgoing> next_control(Time now);
+  Outgoing status();
   Outgoing outgoing(MessageKind kind, std::span<const std::byte> payload = {});
   std::string peer() const;
   std::uint64_t nanoseconds_until_last_data() const {
@@ -99,7 +123,12 @@ class LinkProtocol {
   SendWindow sender_;
   ReceiveAssembly receiver_;
   Hello hello_;        // of this end
-  bool path_ = false;  // opener: the connection is up
+  bool path_ = false;  // opener: a connection is up
+  std::uint8_t flows_ = 0;
+  unsigned wanted_flows_ = 1;
+  unsigned most_flows_ = kMaxFlows;
+  unsigned peer_wants_flows_ = 1;
+  std::array<Time, kMaxFlows> heartbeat_at_{};
   // opener: the attempt that the first hello on this path asks for
   std::uint32_t path_attempt_ = 0;
   bool agreed_ = false;   // a hello was agreed on once

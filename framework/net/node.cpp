@@ -167,8 +167,10 @@ std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptio
       protocol_options(options_, options, ProtocolOptions::Role::opener, peer->host_and_port()),
       thread_);
   run_task(*thread_, endpoint, [&] {
-    // A socket of its own for each link: a DEALER with two peers would deal its messages out in
+    // Sockets of its own for each link: a DEALER with two peers would deal its messages out in
     // turn.
+    // One flow fills a loopback, and a simulated path has its rate per connection.
+    if (is_loopback_host(peer->host)) link->limit_flows(1, 1);
     auto carrier = std::make_shared<DealerCarrier>(thread_->context(), options_, *peer,
                                                    options.peer_public_key, *link);
     thread_->add(carrier);

@@ -10,18 +10,73 @@ constexpr std::uint64_t kTrustedBytes = std::uint64_t{64} << 20;
 }  // namespace
 
 ReceiveAssembly::Outcome ReceiveAssembly::accept(const MessageHeader& header,
+                                                 std::span<const std::byte> payload,
+                                                 unsigned flow) {
+  note_flow(header, flow);
+  if (header.position > expected_) return keep(header, payload);
+  return append_early(append(header, payload));
+}
+
+void ReceiveAssembly::note_flow(const MessageHeader& header, unsigned flow) {
+  if (header.attempt < seen_attempt_) return;
+  if (header.attempt > seen_attempt_) {
+    flows_ = 0;
+    seen_ = {};
+  }
+  seen_attempt_ = header.attempt;
+  flows_ |= header.flows;
+  seen_.at(flow) = std::max(seen_.at(flow), header.position);
+}
+
+// Whether the missing bytes can come on no flow.
+bool ReceiveAssembly::lost() const {
+  for (unsigned flow = 0; flow < kMaxFlows; ++flow) {
+    if ((flows_ >> flow & 1U) != 0 && seen_.at(flow) <= expected_) return false;
+  }
+  return true;
+}
+
+ReceiveAssembly::Outcome ReceiveAssembly::keep(const MessageHeader& header,
+                                               std::span<const std::byte> payload) {
+  const std::uint64_t bytes = payload.size() + kHeaderBytes;
+  if (early_bytes_ + bytes <= kMostEarly) {
+    const auto [kept, is_new] = early_.try_emplace(header.position);
+    // A resend may be cut into larger fragments than before.
+    if (is_new || kept->second.payload.size() < payload.size()) {
+      early_bytes_ += is_new ? bytes : payload.size() - kept->second.payload.size();
+      kept->second = {header, Frame(payload.begin(), payload.end())};
+    }
+  }
+  // Older fragments are still on the way after a request; asking again for each would multiply
+  // resends.
+  if (header.attempt < asked_attempt_ || waits_for_attempt()) return Outcome::repeated;
+  if (!lost()) return Outcome::early;
+  ask_again();
+  return Outcome::gap;
+}
+
+// What was kept and fits after what has just arrived.
+ReceiveAssembly::Outcome ReceiveAssembly::append_early(Outcome outcome) {
+  while ((outcome == Outcome::taken || outcome == Outcome::complete) && !early_.empty() &&
+         early_.begin()->first <= expected_) {
+    const auto next = early_.extract(early_.begin());
+    early_bytes_ -= next.mapped().payload.size() + kHeaderBytes;
+    const Outcome appended = append(next.mapped().header, next.mapped().payload);
+    if (appended != Outcome::repeated) outcome = appended;
+  }
+  if (outcome == Outcome::corrupt) {  // by any fragment, so none is trusted
+    early_.clear();
+    early_bytes_ = 0;
+  }
+  return outcome;
+}
+
+ReceiveAssembly::Outcome ReceiveAssembly::append(const MessageHeader& header,
                                                  std::span<const std::byte> payload) {
-  seen_attempt_ = std::max(seen_attempt_, header.attempt);
   // A resend may start before the gap; its old bytes are skipped.
   if (header.position < expected_) {
     if (!reaches_beyond(header, payload.size())) return Outcome::repeated;
     payload = payload.subspan(expected_.offset - header.position.offset);
-  } else if (header.position > expected_) {
-    // Older fragments are still on the way after a request; asking again for each would multiply
-    // resends.
-    if (header.attempt < asked_attempt_ || waits_for_attempt()) return Outcome::repeated;
-    ask_again();
-    return Outcome::gap;
   }
   if (expected_.offset == 0) {
     length_ = header.frame_length;
@@ -64,9 +119,10 @@ ReceiveAssembly::Outcome ReceiveAssembly::finish_frame() {
   return Outcome::complete;
 }
 
-void ReceiveAssembly::note_cursor(Position cursor, std::uint32_t attempt) {
-  seen_attempt_ = std::max(seen_attempt_, attempt);
-  if (cursor > expected_ && attempt == seen_attempt_ && !waits_for_attempt()) ask_again();
+void ReceiveAssembly::note_cursor(const MessageHeader& status, unsigned flow) {
+  note_flow(status, flow);
+  const bool newest = status.attempt == seen_attempt_ && !waits_for_attempt();
+  if (status.position > expected_ && newest && lost()) ask_again();
 }
 
 std::optional<Frame> ReceiveAssembly::take() {

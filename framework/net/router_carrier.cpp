@@ -17,9 +17,18 @@ std::string_view property(const zmq::message_t& message, const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-// "1.0.3" is the third restart of stage 1.0.
+// "1.0.3" is the third restart of stage 1.0, "1.0.3+2" its flow 2.
 std::string_view name_in(std::string_view routing_id) {
   return routing_id.substr(0, routing_id.rfind('.'));
+}
+
+// kMaxFlows: none that this protocol has.
+unsigned flow_in(std::string_view routing_id) {
+  const std::size_t plus = routing_id.rfind('+');
+  if (plus == std::string_view::npos) return 0;
+  const std::string_view digits = routing_id.substr(plus + 1);
+  if (digits.size() != 1 || digits[0] < '0' || digits[0] > '9') return kMaxFlows;
+  return std::min(static_cast<unsigned>(digits[0] - '0'), kMaxFlows);
 }
 
 [[noreturn]] void throw_unbindable(const std::string& words) {
@@ -112,7 +121,9 @@ void RouterCarrier::attach(LinkEnd& end, const ProcessName& peer) {
                     fmt::format("{} is already expected at {}; one link per peer and listener",
                                 peer.describe(), endpoint_.host_and_port()));
   }
-  slots_.push_back({&end, peer, {}, {}, {}});
+  slots_.emplace_back();
+  slots_.back().end = &end;
+  slots_.back().peer = peer;
 }
 
 bool RouterCarrier::turn(Time now) {
@@ -141,7 +152,7 @@ int RouterCarrier::read(Time now) {
     PeerSlot* const slot = slot_of(id, body);
     if (slot == nullptr) continue;
     unproven_.proven(zmq_msg_get(body.handle(), ZMQ_SRCFD));
-    slot->end->arrived(now, body);
+    slot->end->arrived(now, body, slot->latest);
   }
   return reads;
 }
@@ -150,6 +161,8 @@ RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
                                                 const zmq::message_t& body) {
   const std::string routing_id = id.to_string();
   const std::string name(name_in(routing_id));
+  const unsigned flow = flow_in(routing_id);
+  if (flow == kMaxFlows) return nullptr;
   // A peer that proved its own key could still use another process's id.
   if (!node_.plaintext && property(body, kUserId) != name) {
     node_.on_event(fmt::format("{}: dropped a message of {} under the name {}",
@@ -158,7 +171,8 @@ RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
   }
   for (PeerSlot& slot : slots_) {
     if (slot.peer.text() != name) continue;
-    slot.routing_id = routing_id;
+    slot.routing_ids.at(flow) = routing_id;
+    slot.latest = flow;
     const std::string_view address = property(body, kPeerAddress);
     if (slot.address != address) {
       slot.address = address;
@@ -170,6 +184,7 @@ RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
 }
 
 bool RouterCarrier::write(Time now, PeerSlot& slot) {
+  write_heartbeats(now, slot);
   for (int writes = 0; writes < kWritesPerTurn; ++writes) {
     if (!slot.unsent) {
       zmq::message_t message;
@@ -181,30 +196,60 @@ bool RouterCarrier::write(Time now, PeerSlot& slot) {
   return true;
 }
 
+void RouterCarrier::write_heartbeats(Time now, PeerSlot& slot) {
+  const std::uint8_t open = slot.end->flows().open;
+  for (unsigned flow = 0; flow < kMaxFlows; ++flow) {
+    zmq::message_t message;
+    if ((open >> flow & 1U) == 0 || !slot.end->compose_heartbeat(now, flow, message)) continue;
+    // A full queue shows that the flow lives as well as a heartbeat does.
+    post_on(now, slot, flow, message);
+  }
+}
+
+// To the next flow whose queue has room. False: none has.
 bool RouterCarrier::post(Time now, PeerSlot& slot) {
+  const LinkEnd::Flows flows = slot.end->flows();
+  bool full = false;
+  bool sent = false;
+  for (unsigned tried = 0; tried < kMaxFlows && !sent; ++tried) {
+    const unsigned flow = slot.next++ % kMaxFlows;
+    // Without a path, what is due is for the one who spoke last.
+    if (flows.used != 0 ? !flows.has(flow) : flow != slot.latest) continue;
+    const Posted posted = post_on(now, slot, flow, *slot.unsent);
+    full = full || posted == Posted::full;
+    sent = posted == Posted::yes;
+  }
+  if (full && !sent) return false;
+  slot.unsent.reset();
+  return true;
+}
+
+RouterCarrier::Posted RouterCarrier::post_on(Time now, PeerSlot& slot, unsigned flow,
+                                             zmq::message_t& message) {
   try {
-    zmq::message_t id(slot.routing_id);
+    zmq::message_t id(slot.routing_ids.at(flow));
     const auto flags = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
-    if (!socket_->send(id, flags)) return false;
+    if (!socket_->send(id, flags)) return Posted::full;
     // A queue that took the id also takes the body.
-    socket_->send(*slot.unsent, zmq::send_flags::dontwait);
+    socket_->send(message, zmq::send_flags::dontwait);
+    return Posted::yes;
   } catch (const zmq::error_t& error) {
     if (error.num() == EHOSTUNREACH) {
-      slot.end->path_down(now);
+      slot.end->path_down(now, flow);
     } else {  // for example, too little memory
       slot.end->abort(LinkError(LinkError::Kind::lost,
                                 fmt::format("cannot send to {} at {}: {}", slot.peer.describe(),
                                             endpoint_.host_and_port(), error.what())));
     }
+    return Posted::no_path;
   }
-  slot.unsent.reset();
-  return true;
 }
 
 void RouterCarrier::follow_events() {
   while (const auto event = monitor_->next()) {
     if (*event == Monitor::Event::accepted) {
       unproven_.accepted(monitor_->descriptor());
+      keep_unsent_short(monitor_->descriptor());
       continue;
     }
     if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;
@@ -218,9 +263,13 @@ void RouterCarrier::follow_events() {
 
 void RouterCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
   if (!socket_) return;
-  // With several peers the socket is writable as soon as one of them is, so polling for it would
-  // spin. The others are retried at the next event or tick.
-  const bool blocked = slots_.size() == 1 && slots_.front().unsent.has_value();
+  // With several peers, or a flow that is open and not used, the socket is writable as soon as one
+  // of them is, so polling for it would spin. The others are retried at the next event or tick.
+  bool blocked = slots_.size() == 1 && slots_.front().unsent.has_value();
+  if (blocked) {
+    const LinkEnd::Flows flows = slots_.front().end->flows();
+    blocked = flows.open == flows.used;
+  }
   items.push_back(poll_item(*socket_, blocked));
   items.push_back(poll_item(monitor_->events(), false));
 }

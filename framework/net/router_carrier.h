@@ -47,7 +47,9 @@ class RouterCarrier final : public Carrier {
   struct PeerSlot {  // of one expected peer
     LinkEnd* end = nullptr;
     ProcessName peer;
-    std::string routing_id;  // empty before the peer's first message
+    std::array<std::string, kMaxFlows> routing_ids;  // by flow; empty before its first message
+    unsigned latest = 0;                             // the flow of the latest message
+    unsigned next = 0;                               // the flow that is tried first
     std::string address;
     std::optional<zmq::message_t> unsent;
   };
@@ -56,7 +58,10 @@ class RouterCarrier final : public Carrier {
   int read(Time now);
   PeerSlot* slot_of(const zmq::message_t& id, const zmq::message_t& body);
   bool write(Time now, PeerSlot& slot);
+  void write_heartbeats(Time now, PeerSlot& slot);
   bool post(Time now, PeerSlot& slot);
+  enum class Posted : std::uint8_t { yes, full, no_path };
+  Posted post_on(Time now, PeerSlot& slot, unsigned flow, zmq::message_t& message);
 
   const NodeOptions& node_;
   std::optional<zmq::socket_t> socket_;

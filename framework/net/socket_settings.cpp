@@ -19,6 +19,15 @@ constexpr int kZapEnforceDomain = 93;
 // Well above kSilence; see tcp_maxrt below.
 constexpr int kUnconfirmedMs = 20'000;
 
+bool is_loopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
+    return ntohl(four.sin_addr.s_addr) >> 24 == 127;
+  }
+  const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
+  return address.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+}
+
 // Payload only. The kernel's acknowledgements do not count, whether they come from the peer or from
 // a middlebox. 0: unknown.
 std::uint64_t received_on(int descriptor) {
@@ -103,6 +112,15 @@ std::uint64_t socket_cookie(int descriptor) {
   socklen_t size = sizeof cookie;
   if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
   return cookie;
+}
+
+void keep_unsent_short(int descriptor) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return;
+  if (is_loopback(peer)) return;
+  constexpr int kMostUnsent = 128 << 10;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsent, sizeof kMostUnsent);
 }
 
 void ConnectionBytes::follow(const zmq::message_t& message) {

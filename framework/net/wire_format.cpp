@@ -78,7 +78,8 @@ void seal(MessageHeader header, std::span<std::byte> message) {
   writer.value(std::uint32_t{0});  // the check is written last
   writer.value(kProtocolVersion);
   writer.value(header.kind);
-  writer.value(std::uint16_t{0});
+  writer.value(header.flows);
+  writer.value(header.wanted_flows);
   writer.value(header.generation);
   writer.value(header.run.bytes);
   writer.value(header.position);
@@ -112,7 +113,8 @@ Parsed parse_message(std::span<const std::byte> message) {
   const auto kind = reader.value<std::uint8_t>();
   if (kind == 0 || kind > static_cast<std::uint8_t>(kLastKind)) return fail(WireFault::lying);
   header.kind = static_cast<MessageKind>(kind);
-  reader.value<std::uint16_t>();
+  header.flows = reader.value<std::uint8_t>();
+  header.wanted_flows = reader.value<std::uint8_t>();
   header.generation = reader.value<std::uint32_t>();
   header.run.bytes = reader.value<std::array<std::byte, 16>>();
   header.position = reader.value<Position>();

@@ -10,13 +10,15 @@ namespace strait::net {
 // pure.
 
 inline constexpr std::uint32_t kMagic = 0x54525453;  // "STRT" as bytes
-inline constexpr std::uint8_t kProtocolVersion = 2;
+inline constexpr std::uint8_t kProtocolVersion = 3;
 inline constexpr std::size_t kHeaderBytes = 112;
 
 // Limits that are checked before anything is allocated.
 inline constexpr std::uint64_t kMaxFragmentBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{4} << 30;
 inline constexpr std::uint64_t kMaxHelloBytes = std::uint64_t{1} << 20;
+// Connections that carry one link.
+inline constexpr unsigned kMaxFlows = 8;
 inline constexpr std::uint64_t kMaxArrived = std::uint64_t{1} << 62;  // ns; 146 years
 
 enum class MessageKind : std::uint8_t {
@@ -51,6 +53,8 @@ void check_frame_size(std::uint64_t bytes);
 
 struct MessageHeader {
   MessageKind kind = MessageKind::status;
+  std::uint8_t flows = 0;         // bit k: the sender distributes its messages over flow k too
+  std::uint8_t wanted_flows = 1;  // how many flows the sender wants
   std::uint32_t generation = 0;
   RunId run;
   Position position;               // fragment: its start; status: everything before it was sent

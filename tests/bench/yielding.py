@@ -40,17 +40,18 @@ class Bench:
             process.wait(timeout=60)
 
     def measure(self, size, flood, links=1, back="none"):
-        """Bursts of this size beside that flood: sorted milliseconds, each flood's bytes/s, the bursts'."""
+        """Bursts of this size beside that flood: milliseconds in turn, each flood's bytes/s, the bursts'."""
         options = self.options
         numbers = (PORT, options.seconds, size, options.every)
         command = [*self.here, self.program, "send", options.host, *map(str, numbers), flood, str(links)]
         with self.receiver(back):
             done = subprocess.run(command, capture_output=True, text=True, check=True)
         result = json.loads(done.stdout)
-        return sorted(result["ms"]), result["floods"], len(result["ms"]) * size / result["seconds"]
+        return result["ms"], result["floods"], len(result["ms"]) * size / result["seconds"]
 
 
 def show(name, took, alone, rest):
+    took = sorted(took)
     middle, high = statistics.median(took), took[int(0.95 * len(took))]
     base = statistics.median(alone)
     line = f"{name:22}  {middle:7.1f}  {high:7.1f}  {took[-1]:7.1f}  {middle / base:11.2f}"

@@ -275,10 +275,27 @@ TEST(MemoryLink, RoomThatIsMadeBeforeTheDeadlineIsUsed) {
   RecordProperty("received_in_time", in_time);
 }
 
+TEST(ZmqFlows, LinkUsesAllThatItsEndsWant) {
+  const auto pair = make_flows_pair({}, {});
+  const SimulatedPath& path = *static_cast<ZmqPair&>(*pair).path;
+  // Fewer bytes than those after which a flow is cut.
+  for (int i = 0; i < 200; ++i) {
+    pair->left->send(numbered_frame(i, 1000));
+    ASSERT_EQ(pair->right->receive(), numbered_frame(i, 1000));
+  }
+  const auto deadline = in_seconds(20);
+  while (path.connections() < 4 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(path.connections(), 4U);
+  EXPECT_EQ(pair->left->state().reconnects, 0U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Memory, LinkConformance, testing::Values(&make_memory_pair));
 INSTANTIATE_TEST_SUITE_P(ZmqCurve, LinkConformance, testing::Values(&make_curve_pair));
 INSTANTIATE_TEST_SUITE_P(ZmqPlain, LinkConformance, testing::Values(&make_plain_pair));
 INSTANTIATE_TEST_SUITE_P(ZmqBackground, LinkConformance, testing::Values(&make_background_pair));
+INSTANTIATE_TEST_SUITE_P(ZmqFlows, LinkConformance, testing::Values(&make_flows_pair));
 INSTANTIATE_TEST_SUITE_P(BadPath, LinkConformance, testing::Values(&make_bad_path_pair));
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "framework/net/dealer_carrier.h"
+#include "framework/net/net_thread.h"
 #include "tests/memory_links.h"
 
 namespace strait::net {
@@ -81,6 +83,73 @@ std::unique_ptr<LinkPair> make_background_pair(const EndSetup& left, const EndSe
   EndSetup rights = right;
   lefts.priority = rights.priority = Priority::background;
   return make_zmq_pair(lefts, rights);
+}
+
+namespace {
+
+// The end of a link that has several flows from the start. A node opens one on a loopback.
+class FlowsEnd final : public LinkEnd {
+ public:
+  FlowsEnd(ProtocolOptions options, const NodeOptions& node, const Endpoint& peer)
+      : FlowsEnd(options, node, peer, std::make_shared<NetThread>(node)) {}
+  ~FlowsEnd() override {
+    thread_->run([this] {
+      carrier_->detach(*this);
+      thread_->remove(*carrier_);
+    });
+    carrier_.reset();
+    thread_->stop();
+  }
+  FlowsEnd(const FlowsEnd&) = delete;
+  FlowsEnd& operator=(const FlowsEnd&) = delete;
+
+ private:
+  FlowsEnd(const ProtocolOptions& options, NodeOptions node, const Endpoint& peer,
+           std::shared_ptr<NetThread> thread)
+      : LinkEnd(
+            options, [thread] { thread->wake(); }, thread->uplink()),
+        node_(std::move(node)),
+        thread_(std::move(thread)) {
+    limit_flows(4, kMaxFlows);
+    thread_->run([&] {
+      carrier_ = std::make_shared<DealerCarrier>(thread_->context(), node_, peer,
+                                                 options.link.peer_public_key, *this);
+      thread_->add(carrier_);
+    });
+  }
+
+  const NodeOptions node_;
+  const std::shared_ptr<NetThread> thread_;
+  std::shared_ptr<DealerCarrier> carrier_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinkPair> make_flows_pair(const EndSetup& left, const EndSetup& right) {
+  const RunId run = RunId::random();
+  const CurveKeyPair left_keys = CurveKeyPair::generate();
+  const CurveKeyPair right_keys = CurveKeyPair::generate();
+  auto pair = std::make_unique<ZmqPair>();
+  NodeOptions right_options = node_options(kRight, run, right_keys);
+  right_options.generation = right.generation;
+  pair->right_node = std::make_unique<Node>(right_options);
+  pair->listener = pair->right_node->listen({});
+  pair->right = pair->listener->expect(link_options(right, kLeft, left_keys.public_key));
+  pair->path = std::make_unique<SimulatedPath>();
+  pair->path->forward_to(pair->listener->endpoint());
+  pair->path->cut_each_after(1'000'000);
+  NodeOptions left_options = node_options(kLeft, run, left_keys);
+  left_options.generation = left.generation;
+  left_options.on_event = [](const std::string&) {};
+  ProtocolOptions options;
+  options.name = kLeft;
+  options.run = run;
+  options.generation = left.generation;
+  options.incarnation = 1;
+  options.link = link_options(left, kRight, right_keys.public_key);
+  pair->left =
+      std::make_unique<FlowsEnd>(options, left_options, *Endpoint::parse(pair->path->endpoint()));
+  return pair;
 }
 
 std::unique_ptr<LinkPair> make_bad_path_pair(const EndSetup& left, const EndSetup& right) {

@@ -40,6 +40,8 @@ std::unique_ptr<ZmqPair> make_zmq_pair(const EndSetup& left, const EndSetup& rig
 std::unique_ptr<LinkPair> make_curve_pair(const EndSetup& left, const EndSetup& right);
 std::unique_ptr<LinkPair> make_plain_pair(const EndSetup& left, const EndSetup& right);
 std::unique_ptr<LinkPair> make_background_pair(const EndSetup& left, const EndSetup& right);
+// Over four flows, each of which is cut after a megabyte.
+std::unique_ptr<LinkPair> make_flows_pair(const EndSetup& left, const EndSetup& right);
 // Over a path that is slow, far, lossy and cut twice a second.
 std::unique_ptr<LinkPair> make_bad_path_pair(const EndSetup& left, const EndSetup& right);
 

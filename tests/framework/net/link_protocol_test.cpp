@@ -183,6 +183,165 @@ TEST(LinkProtocolTest, EveryFrameComesOnceAndInOrderOverAHostileWire) {
   }
 }
 
+// Two cores over flows that keep their own order and differ in speed. A flow may stall, or be cut
+// with what is on its way.
+class ManyFlows {
+ public:
+  explicit ManyFlows(std::uint64_t seed, bool hostile)
+      : random_(seed),
+        hostile_(hostile),
+        left_(Role::opener, setup(), now_),
+        right_(Role::answerer, setup(), now_) {
+    left_.core.want_flows(kFlows, kMaxFlows);
+    for (Flow& flow : flows_) flow.speed = 10 + random_() % 90;
+    left_.core.path_up(now_);
+    flows_[0].up = true;
+  }
+
+  void run() {
+    for (int step = 0; step < 600 && !finished(); ++step) {
+      if (hostile_ && chance(2)) cut(random_() % kFlows);
+      if (hostile_ && chance(1)) flows_[random_() % kFlows].stalled = 20 + random_() % 100;
+      step_once(hostile_ ? 100 : 5);
+    }
+    for (int step = 0; step < 20'000 && !finished(); ++step) step_once(hostile_ ? 20 : 5);
+    EXPECT_TRUE(finished()) << left_.frames_taken << " and " << right_.frames_taken << " of "
+                            << kFrames << " frames came through";
+    for (const Party* party : {&left_, &right_}) {
+      EXPECT_FALSE(party->core.error()) << party->core.error()->what();
+    }
+  }
+  LinkState left() const { return left_.core.state(); }
+  LinkState right() const { return right_.core.state(); }
+  std::uint64_t messages_on(std::size_t flow) const { return flows_[flow].carried; }
+
+ private:
+  static constexpr std::size_t kFlows = 4;
+  static constexpr std::uint64_t kFrames = 60;
+  struct Flow {
+    bool up = false;
+    unsigned speed = 100;  // percent of the steps in which a message passes
+    std::uint64_t stalled = 0;
+    std::uint64_t carried = 0;
+    std::deque<Message> to_left;
+    std::deque<Message> to_right;
+  };
+
+  EndSetup setup() {
+    EndSetup setup;
+    setup.fragment_bytes = 1 + random_() % 60;
+    setup.window_bytes = 500 + random_() % 5000;
+    setup.connect_limit = setup.hold = std::chrono::hours(100);
+    return setup;
+  }
+  bool chance(unsigned percent) { return random_() % 100 < percent; }
+  bool finished() const { return left_.frames_taken == kFrames && right_.frames_taken == kFrames; }
+  Frame frame_of(const Party& from, std::uint64_t number) const {
+    return numbered_frame(number * 2 + (&from == &left_ ? 0 : 1), number * 71 % 300);
+  }
+
+  void step_once(unsigned most_ms) {
+    program_step(left_, right_);
+    program_step(right_, left_);
+    for (std::size_t i = 0; i < kFlows; ++i) carry(static_cast<unsigned>(i));
+    now_ += milliseconds(1 + random_() % most_ms);
+    left_.core.tick(now_);
+    right_.core.tick(now_);
+    // The opener connects what it wants, and again what was cut.
+    const std::size_t down = random_() % kFlows;
+    if (!flows_[down].up && chance(30)) {
+      flows_[down].up = true;
+      left_.core.path_up(now_, static_cast<unsigned>(down));
+    }
+  }
+
+  void program_step(Party& party, Party& other) {
+    const Frame frame = frame_of(party, party.frames_sent);
+    if (party.frames_sent < kFrames && party.core.has_room_for(frame.size())) {
+      send_frame(party.core, frame);
+      ++party.frames_sent;
+    }
+    if (const auto taken = party.core.take()) {
+      ASSERT_LT(party.frames_taken, other.frames_sent) << "a frame that was never sent";
+      ASSERT_EQ(*taken, frame_of(other, party.frames_taken)) << "frame " << party.frames_taken;
+      ++party.frames_taken;
+    }
+    for (unsigned i = 0; i < kFlows; ++i) {
+      if ((party.core.flows() >> i & 1U) == 0) continue;
+      if (const auto next = party.core.next_heartbeat(now_, i)) post(party, i, sealed(*next));
+    }
+    for (unsigned i = 0; i < kFlows; ++i) {
+      if ((party.core.used_flows() >> i & 1U) == 0 || queue(party, i).size() >= 4) continue;
+      if (const auto next = party.core.next(now_)) post(party, i, sealed(*next));
+    }
+  }
+
+  std::deque<Message>& queue(const Party& from, std::size_t flow) {
+    return &from == &left_ ? flows_[flow].to_right : flows_[flow].to_left;
+  }
+
+  // The answerer may not know yet that a connection is gone.
+  void post(Party& from, unsigned flow, Message message) {
+    if (flows_[flow].up) return queue(from, flow).push_back(std::move(message));
+    if (chance(50)) from.core.path_down(now_, flow);
+  }
+
+  void carry(unsigned number) {
+    Flow& flow = flows_[number];
+    if (flow.stalled > 0) {
+      --flow.stalled;
+      return;
+    }
+    for (Party* to : {&left_, &right_}) {
+      std::deque<Message>& from = to == &left_ ? flow.to_left : flow.to_right;
+      if (from.empty() || !chance(flow.speed)) continue;
+      const Message message = std::move(from.front());
+      from.pop_front();
+      ++flow.carried;
+      to->core.receive(now_, message, number);
+    }
+  }
+
+  void cut(std::size_t number) {
+    Flow& flow = flows_[number];
+    if (!flow.up) return;
+    flow.up = false;
+    flow.to_left.clear();
+    // What had reached the answerer's host arrives late.
+    flow.to_right.resize(random_() % (flow.to_right.size() + 1));
+    left_.core.path_down(now_, static_cast<unsigned>(number));
+  }
+
+  std::mt19937_64 random_;
+  const bool hostile_;
+  LinkProtocol::Time now_ = LinkProtocol::Time(std::chrono::hours(1));
+  std::array<Flow, kFlows> flows_;
+  Party left_;
+  Party right_;
+};
+
+TEST(LinkProtocolTest, EveryFrameComesOnceAndInOrderOverFlowsThatCutAndStall) {
+  for (std::uint64_t seed = 0; seed < kSeeds / 3; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ManyFlows(seed, true).run();
+    if (HasFailure()) return;
+  }
+}
+
+TEST(LinkProtocolTest, FlowsOfDifferentSpeedsCauseNoResend) {
+  std::uint64_t resent = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    ManyFlows flows(seed, false);
+    flows.run();
+    if (HasFailure()) return;
+    EXPECT_GT(flows.messages_on(3), 0U);
+    resent += flows.left().resent_fragments + flows.right().resent_fragments;
+    EXPECT_EQ(flows.left().reconnects + flows.right().reconnects, 0U);
+  }
+  EXPECT_EQ(resent, 0U);
+}
+
 // The plain course of things: messages move until neither end has more to say.
 class LinkProtocolPair : public testing::Test {
  protected:
@@ -434,6 +593,53 @@ TEST_F(LinkProtocolPair, StateReportsReceivedBytesOfFrame) {
   EXPECT_EQ(left->state().window_bytes, 1000u);
 }
 
+// What a flow held is sent again over another, without a new path.
+TEST_F(LinkProtocolPair, FlowThatBreaksIsNotTheEndOfThePath) {
+  EndSetup setup;
+  setup.fragment_bytes = 100;
+  setup.hold = milliseconds(0);
+  start(setup, setup);
+  left->want_flows(2, kMaxFlows);
+  settle();
+  left->path_up(now, 1);
+  right->receive(now, sealed(*left->next_heartbeat(now, 1)), 1);
+  EXPECT_EQ(left->used_flows(), 0b11);
+  EXPECT_EQ(right->used_flows(), 0b11);
+  const Frame frame = numbered_frame(1, 1000);
+  send_frame(*left, frame);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(left->next(now));  // on flow 1, which breaks
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(move(*left, *right));
+  EXPECT_EQ(right->state().rejected_fragments, 0U) << "what is early was taken for a gap";
+  left->path_down(now, 1);
+  settle();
+  EXPECT_EQ(right->take(), frame);
+  EXPECT_FALSE(left->error());
+  EXPECT_EQ(right->used_flows(), 0b01);
+  // What had come early was not sent again.
+  EXPECT_LE(left->state().resent_fragments, 7U);
+}
+
+TEST_F(LinkProtocolPair, FlowThatStallsIsPassedByAfterASecond) {
+  EndSetup setup;
+  setup.fragment_bytes = 100;
+  start(setup, setup);
+  left->want_flows(2, kMaxFlows);
+  settle();
+  left->path_up(now, 1);
+  right->receive(now, sealed(*left->next_heartbeat(now, 1)), 1);
+  const Frame frame = numbered_frame(1, 1000);
+  send_frame(*left, frame);
+  ASSERT_TRUE(left->next(now));  // on flow 1, which stalls
+  settle();
+  EXPECT_FALSE(right->take());
+  pass(milliseconds(500));
+  settle();
+  EXPECT_EQ(left->state().resent_fragments, 0U);
+  pass(milliseconds(600));
+  settle();
+  EXPECT_EQ(right->take(), frame);
+}
+
 TEST_F(LinkProtocolPair, OtherProtocolVersionIsNamedWithBothNumbersAtBothEnds) {
   start();
   Message hello = sealed(*left->next(now));
@@ -443,8 +649,8 @@ TEST_F(LinkProtocolPair, OtherProtocolVersionIsNamedWithBothNumbersAtBothEnds) {
   ASSERT_TRUE(right->error());
   EXPECT_EQ(right->error()->kind(), LinkError::Kind::refused);
   EXPECT_NE(std::string(right->error()->what())
-                .find("version 3 of the link protocol, stage 1.0 "
-                      "version 2"),
+                .find("version 4 of the link protocol, stage 1.0 "
+                      "version 3"),
             std::string::npos)
       << right->error()->what();
   // The later version gets an answer in ours, and says so in its turn.

@@ -17,6 +17,8 @@ using Message = std::vector<std::byte>;
 MessageHeader fragment_header() {
   MessageHeader header;
   header.kind = MessageKind::fragment;
+  header.flows = 0b101;
+  header.wanted_flows = 2;
   header.generation = 3;
   header.run = *RunId::parse("00112233445566778899aabbccddeeff");
   header.position = {7, 1 << 20};
@@ -44,6 +46,8 @@ TEST(WireFormatTest, WhatIsSealedIsReadBack) {
   const Message message = sealed(fragment_header(), 4);
   const Parsed parsed = parse_message(message);
   ASSERT_EQ(parsed.fault, WireFault::none);
+  EXPECT_EQ(parsed.header.flows, 0b101);
+  EXPECT_EQ(parsed.header.wanted_flows, 2);
   EXPECT_EQ(parsed.header.generation, 3u);
   EXPECT_EQ(parsed.header.run, fragment_header().run);
   EXPECT_EQ(parsed.header.position, fragment_header().position);
@@ -60,8 +64,8 @@ TEST(WireFormatTest, WhatIsSealedIsReadBack) {
 TEST(WireFormatTest, ExampleOfThePageIsWhatIsWritten) {
   const Message message = sealed(fragment_header(), 4);
   const std::string expected =
-      "53545254c0aa3242"
-      "0204000003000000"
+      "535452548aaf36bb"
+      "0304050203000000"
       "00112233445566778899aabbccddeeff"
       "0700000000000000"
       "0000100000000000"
