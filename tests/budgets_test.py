@@ -40,7 +40,7 @@ LISTS = {
     "stages/adamw.cpp": 370,  # updates of whole parameters, and in parts: narrow, off-loaded or by Muon
     "launcher/cli/generation.h": 155,  # one class, which three verbs ask
     "launcher/cli/verb_export.cpp": 355,  # one verb
-    "launcher/plan/plan.h": 155,  # one value: the plan
+    "launcher/recipe/plan.h": 155,  # one value: the plan
     "launcher/recipe/recipe.h": 160,  # one value: the recipe
     "launcher/recipe/recipe_values.h": 160,
     "launcher/recipe/recipe_rules.cpp": 380,  # rules about several keys, one below the other

@@ -35,14 +35,12 @@ LAUNCHER = {
     "base": {"framework/fields", "framework/net", "framework/store", "framework/sync", "framework/trace"},
     "tokenizer": {"base", "framework/data"},
     # Of the codecs only settings.h, which is a header without libtorch; nothing of them is linked.
-    "recipe": {"base", "framework/codec", "framework/data"},
-    # Of the models only their plain descriptions, which are headers.
-    "plan": {"recipe", "schedules", "models"},
-    "transfer": {"base"},
-    "hosts": {"plan", "transfer"},
+    # Of the models only their plain descriptions, which are headers, too.
+    "recipe": {"base", "framework/codec", "framework/data", "models", "schedules"},
+    "hosts": {"recipe"},
     "run": {"hosts"},
-    "plugin": {"plan", "stages"},
-    "planner": {"placement", "plugin", "transfer", "tokenizer"},
+    "plugin": {"recipe", "stages"},
+    "planner": {"hosts", "placement", "plugin", "tokenizer"},
     "worker": {"planner", "run"},
     "cli": {"worker"},
 }
@@ -176,7 +174,7 @@ def self_test():
         ("models/a.cpp", "#include <torch/torch.h>"): "reads all of libtorch",
         ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/ only",
         ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
-        ("launcher/recipe/a.cpp", '#include "launcher/plan/b.h"'): "launcher/recipe must not know launcher/plan",
+        ("launcher/recipe/a.cpp", '#include "launcher/hosts/b.h"'): "launcher/recipe must not know launcher/hosts",
         ("launcher/hosts/a.cpp", '#include "launcher/run/b.h"'): "launcher/hosts must not know launcher/run",
         ("launcher/hosts/deep/a.cpp", ""): "is no room",
         ("tools/a.cpp", ""): "is no room",
@@ -187,8 +185,8 @@ def self_test():
     late = '#include <vector>\n#include "stages/a.h"'
     assert any("stands alone" in line for line in violations_of("stages/a.cpp", late, {"stages/a.h"}))
     assert not list(violations_of("stages/a.cpp", '#include "models/b.h"\n#include <ATen/ATen.h>'))
-    hidden = {"launcher/plan/a.h": '#include "models/b.h"', "models/b.h": "#include <ATen/core/Tensor.h>"}
-    assert torch_behind("launcher/plan/a.h", hidden) == ["launcher/plan/a.h", "models/b.h", "ATen/core/Tensor.h"]
+    hidden = {"launcher/recipe/a.h": '#include "models/b.h"', "models/b.h": "#include <ATen/core/Tensor.h>"}
+    assert torch_behind("launcher/recipe/a.h", hidden) == ["launcher/recipe/a.h", "models/b.h", "ATen/core/Tensor.h"]
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
     assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) is None
 

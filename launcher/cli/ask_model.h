@@ -2,7 +2,7 @@
 
 #include "framework/store/sample.h"
 #include "launcher/base/errors.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/inference.h"
 #include "launcher/worker/model_part.h"
 #include "models/model_config.h"

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "framework/store/sample.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/run_directory.h"
 
 // `resume --set`: the same run with other settings.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/cli/run_options.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/outcome.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "framework/data/record.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/inference.h"
 #include "models/model_description.h"
 

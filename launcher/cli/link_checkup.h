@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/hosts/diagnostics.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/run/run_hosts.h"
 
 namespace strait::cli {

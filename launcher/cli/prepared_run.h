@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/plan/run_files.h"
 #include "launcher/planner/plan_maker.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/run_directory.h"
 
 namespace strait::cli {

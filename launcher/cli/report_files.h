@@ -4,7 +4,7 @@
 
 #include "launcher/cli/report_data.h"
 #include "launcher/cli/step_timeline.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::cli {
 

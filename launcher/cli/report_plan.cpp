@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/text.h"
-#include "launcher/plan/run_files.h"
-#include "launcher/plan/speeds.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/recipe/run_files.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::cli {
 namespace {

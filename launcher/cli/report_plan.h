@@ -2,7 +2,7 @@
 
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/cli/step_timeline.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::cli {
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "launcher/hosts/node_rank.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/model_questions.h"
 

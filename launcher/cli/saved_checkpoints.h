@@ -1,7 +1,7 @@
 #pragma once
 
 #include "framework/store/checkpoint.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 
 namespace strait::cli {
 

@@ -3,7 +3,7 @@
 #include <istream>
 #include <nlohmann/json_fwd.hpp>
 
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::cli {
 

@@ -12,7 +12,6 @@
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/planner/fit.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
@@ -21,6 +20,7 @@
 #include "launcher/planner/run_forecast.h"
 #include "launcher/planner/what_if.h"
 #include "launcher/recipe/links.h"
+#include "launcher/recipe/run_files.h"
 
 namespace strait::cli {
 namespace {

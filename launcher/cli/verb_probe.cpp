@@ -14,9 +14,9 @@
 #include "launcher/hosts/host_agents.h"
 #include "launcher/hosts/path_probe.h"
 #include "launcher/hosts/path_service.h"
-#include "launcher/plan/plan.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/recipe/links.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/run/hosts_session.h"
 #include "launcher/worker/commands.h"
 

@@ -8,7 +8,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"
 

@@ -3,9 +3,9 @@
 #include "framework/net/frame_memory.h"
 #include "framework/net/identity.h"
 #include "launcher/base/errors.h"
+#include "launcher/hosts/file_request.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/path_request.h"
-#include "launcher/transfer/file_request.h"
 
 namespace strait::hosts {
 

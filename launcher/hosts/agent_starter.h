@@ -4,7 +4,7 @@
 #include "launcher/hosts/join_ticket.h"
 #include "launcher/hosts/node_rank.h"
 #include "launcher/hosts/rendezvous.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::hosts {
 

@@ -2,7 +2,7 @@
 
 #include "framework/net/node.h"
 #include "launcher/hosts/agent_job.h"
-#include "launcher/transfer/transfer_agent.h"
+#include "launcher/hosts/transfer_agent.h"
 
 namespace strait::hosts {
 

@@ -2,7 +2,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/hosts/host_inspection.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 // The checks of `strait doctor`, a result for each.
 namespace strait::hosts {

@@ -23,8 +23,8 @@
 #include "launcher/hosts/agent_transfer.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/path_service.h"
-#include "launcher/plan/run_files.h"
-#include "launcher/transfer/workers.h"
+#include "launcher/hosts/workers.h"
+#include "launcher/recipe/run_files.h"
 
 namespace strait::hosts {
 namespace {

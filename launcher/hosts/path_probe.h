@@ -3,7 +3,7 @@
 #include "framework/net/identity.h"
 #include "launcher/hosts/host_agents.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::hosts {
 

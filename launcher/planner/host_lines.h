@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/plan/plan.h"
-#include "launcher/plan/speeds.h"
+#include "launcher/recipe/plan.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
 

@@ -4,7 +4,7 @@
 
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/weight_files.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"

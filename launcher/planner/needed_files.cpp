@@ -3,8 +3,8 @@
 #include "framework/store/input_file.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/weight_files.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/planner/planned_model.h"
+#include "launcher/recipe/run_files.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"
 

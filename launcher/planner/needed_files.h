@@ -1,9 +1,9 @@
 #pragma once
 
 #include "framework/store/checkpoint.h"
-#include "launcher/plan/plan.h"
-#include "launcher/plan/stage_job.h"
-#include "launcher/transfer/needed_group.h"
+#include "launcher/hosts/needed_group.h"
+#include "launcher/recipe/plan.h"
+#include "launcher/recipe/stage_job.h"
 
 namespace strait::planner {
 

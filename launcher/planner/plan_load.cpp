@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/text.h"
-#include "launcher/plan/placement.h"
-#include "launcher/plan/speeds.h"
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
+#include "launcher/recipe/placement.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "framework/data/data_preparation.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/recipe/recipe.h"
 
 namespace strait::planner {

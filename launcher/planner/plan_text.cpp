@@ -5,15 +5,15 @@
 
 #include "launcher/base/machine.h"
 #include "launcher/base/text.h"
-#include "launcher/plan/host_limits.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/planned_sync.h"
+#include "launcher/recipe/host_limits.h"
 #include "launcher/recipe/recipe_sync_keys.h"
+#include "launcher/recipe/run_files.h"
 #include "models/model_description.h"
 
 namespace strait::planner {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::planner {
 

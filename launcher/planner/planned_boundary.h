@@ -3,7 +3,7 @@
 #include "framework/codec/settings.h"
 #include "framework/data/data_preparation.h"
 #include "framework/data/token_file.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "framework/codec/settings.h"
-#include "launcher/plan/plan.h"
 #include "launcher/planner/planned_pipeline.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::planner {
 

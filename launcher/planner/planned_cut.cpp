@@ -8,11 +8,11 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
-#include "launcher/plan/host_limits.h"
-#include "launcher/plan/placement.h"
-#include "launcher/plan/speeds.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
+#include "launcher/recipe/host_limits.h"
+#include "launcher/recipe/placement.h"
+#include "launcher/recipe/speeds.h"
 #include "schedules/choose_depth.h"
 #include "stages/partition.h"
 

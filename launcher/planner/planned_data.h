@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/plan/plan.h"
 #include "launcher/planner/plan_maker.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/recipe/recipe.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 #include "models/model_description.h"

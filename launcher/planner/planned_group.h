@@ -2,7 +2,7 @@
 
 #include "framework/sync/membership.h"
 #include "framework/sync/sync_settings.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::planner {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "launcher/plan/plan.h"
 #include "launcher/planner/planned_pipeline.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/recipe/recipe.h"
 
 namespace strait::planner {

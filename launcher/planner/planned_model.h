@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 

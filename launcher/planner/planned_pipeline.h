@@ -1,8 +1,8 @@
 #pragma once
 
 #include "framework/data/data_preparation.h"
-#include "launcher/plan/plan.h"
 #include "launcher/planner/layer_times.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 

@@ -5,14 +5,14 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/nvidia_driver.h"
-#include "launcher/plan/placement.h"
-#include "launcher/plan/speeds.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/known_gpus.h"
+#include "launcher/recipe/placement.h"
 #include "launcher/recipe/recipe_sync_keys.h"
+#include "launcher/recipe/speeds.h"
 #include "stages/partition.h"
 
 namespace strait::planner {

@@ -3,7 +3,7 @@
 #include "framework/sync/layout.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_settings.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 

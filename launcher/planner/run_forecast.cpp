@@ -5,9 +5,9 @@
 #include <set>
 #include <string>
 
-#include "launcher/plan/speeds.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
 namespace {

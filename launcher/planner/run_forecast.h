@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::planner {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "framework/codec/settings.h"
-#include "launcher/plan/plan.h"
-#include "launcher/plan/speeds.h"
+#include "launcher/recipe/plan.h"
+#include "launcher/recipe/speeds.h"
 #include "models/model_description.h"
 #include "schedules/simulate.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "launcher/plan/stage_job.h"
 #include "launcher/plugin/plugin.h"
 #include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/stage_job.h"
 
 namespace strait::plugin {
 

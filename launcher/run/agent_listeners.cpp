@@ -4,8 +4,8 @@
 #include "launcher/base/own_program.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/plan/placement.h"
-#include "launcher/transfer/transfer_peers.h"
+#include "launcher/hosts/transfer_peers.h"
+#include "launcher/recipe/placement.h"
 
 namespace strait::run {
 namespace {

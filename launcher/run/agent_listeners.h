@@ -2,7 +2,7 @@
 
 #include "framework/net/node.h"
 #include "launcher/hosts/agent_job.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 
 namespace strait::run {
 

@@ -4,9 +4,9 @@
 #include "launcher/base/machine.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_job.h"
-#include "launcher/plan/host_limits.h"
-#include "launcher/plan/placement.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/host_limits.h"
+#include "launcher/recipe/placement.h"
+#include "launcher/recipe/run_files.h"
 
 namespace strait::run {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/hosts/host_facts.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/run/control_message.h"
 
 namespace strait::run {

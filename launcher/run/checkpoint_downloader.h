@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "launcher/base/errors.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/checkpoint_table.h"
 
 namespace strait::run {

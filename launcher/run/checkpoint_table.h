@@ -2,7 +2,7 @@
 
 #include "framework/mutex.h"
 #include "framework/store/checkpoint.h"
-#include "launcher/transfer/transfer_agent.h"
+#include "launcher/hosts/transfer_agent.h"
 
 namespace strait::run {
 

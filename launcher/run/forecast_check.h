@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/trace/metric.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/run/step_ledger.h"
 
 namespace strait::run {

@@ -2,7 +2,7 @@
 
 #include "framework/net/node.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_hosts.h"
 

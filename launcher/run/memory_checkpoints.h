@@ -7,7 +7,7 @@
 #include "framework/mutex.h"
 #include "framework/store/manifest.h"
 #include "framework/store/memory_directory.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/checkpoint_table.h"
 #include "launcher/run/coordinator_options.h"
 #include "launcher/run/loss_history.h"

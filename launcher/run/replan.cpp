@@ -2,8 +2,8 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/median.h"
-#include "launcher/plan/placement.h"
-#include "launcher/plan/speeds.h"
+#include "launcher/recipe/placement.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::run {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <future>
 
-#include "launcher/plan/run_files.h"
 #include "launcher/recipe/links.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/model_questions.h"
 #include "launcher/run/run_observer.h"
 

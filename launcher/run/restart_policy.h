@@ -1,7 +1,7 @@
 #pragma once
 
 #include "framework/store/sample.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/recipe/recipe.h"
 #include "launcher/run/outcome.h"
 

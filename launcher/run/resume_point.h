@@ -1,7 +1,7 @@
 #pragma once
 
 #include "framework/store/checkpoint.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_launch.h"

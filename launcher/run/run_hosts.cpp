@@ -11,7 +11,7 @@
 #include "launcher/base/generation_lock.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/path_probe.h"
-#include "launcher/plan/placement.h"
+#include "launcher/recipe/placement.h"
 #include "launcher/run/amended_plan.h"
 #include "launcher/run/restart_policy.h"
 

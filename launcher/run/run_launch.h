@@ -1,8 +1,8 @@
 #pragma once
 
 #include "launcher/hosts/rendezvous.h"
-#include "launcher/plan/resume.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/resume.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/model_questions.h"
 #include "launcher/run/outcome.h"
 #include "launcher/run/run_directory.h"

@@ -2,7 +2,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/hosts/tcp_socket.h"
-#include "launcher/plan/placement.h"
+#include "launcher/recipe/placement.h"
 
 namespace strait::run {
 namespace {

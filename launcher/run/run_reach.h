@@ -4,7 +4,7 @@
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/path_probe.h"
 #include "launcher/hosts/relay.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/run/control_message.h"
 #include "launcher/run/model_questions.h"
 

@@ -4,7 +4,7 @@
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/manifest.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/run/checkpoint_downloader.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/memory_checkpoints.h"

@@ -4,7 +4,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 
 namespace strait::run {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <future>
 
-#include "launcher/plan/plan.h"
-#include "launcher/plan/stage_job.h"
+#include "launcher/recipe/plan.h"
+#include "launcher/recipe/stage_job.h"
 #include "launcher/run/checkpoint_table.h"
 #include "launcher/run/control_message.h"
 #include "launcher/run/model_questions.h"

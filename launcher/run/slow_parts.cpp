@@ -1,7 +1,7 @@
 #include "launcher/run/slow_parts.h"
 
 #include "launcher/base/median.h"
-#include "launcher/plan/speeds.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::run {
 namespace {

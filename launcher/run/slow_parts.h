@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "launcher/run/forecast_check.h"
 #include "launcher/run/model_questions.h"
 #include "launcher/run/run_observer.h"

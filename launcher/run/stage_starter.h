@@ -2,8 +2,8 @@
 
 #include "framework/net/identity.h"
 #include "framework/net/node.h"
-#include "launcher/plan/run_files.h"
-#include "launcher/plan/stage_job.h"
+#include "launcher/recipe/run_files.h"
+#include "launcher/recipe/stage_job.h"
 #include "launcher/run/coordinator_options.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_hosts.h"

@@ -10,7 +10,7 @@
 #include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/base/text.h"
-#include "launcher/plan/host_limits.h"
+#include "launcher/recipe/host_limits.h"
 
 namespace strait::worker {
 

@@ -2,8 +2,8 @@
 
 #include <c10/core/Device.h>
 
-#include "launcher/plan/stage_job.h"
 #include "launcher/recipe/recipe_values.h"
+#include "launcher/recipe/stage_job.h"
 
 namespace strait::worker {
 

@@ -4,7 +4,7 @@
 #include "framework/net/node.h"
 #include "framework/net/replaceable_link.h"
 #include "framework/sync/membership.h"
-#include "launcher/plan/stage_job.h"
+#include "launcher/recipe/stage_job.h"
 #include "launcher/worker/stage_reporter.h"
 #include "stages/stage_options.h"
 

@@ -4,7 +4,7 @@
 #include "framework/net/inbox.h"
 #include "framework/net/link.h"
 #include "framework/net/node.h"
-#include "launcher/plan/stage_job.h"
+#include "launcher/recipe/stage_job.h"
 #include "launcher/run/inference.h"
 #include "launcher/worker/control_client.h"
 #include "launcher/worker/model_part.h"

@@ -9,8 +9,8 @@
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "launcher/base/errors.h"
-#include "launcher/plan/resume.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/resume.h"
+#include "launcher/recipe/run_files.h"
 
 namespace strait::worker {
 namespace {

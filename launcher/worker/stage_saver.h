@@ -4,7 +4,7 @@
 
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
-#include "launcher/plan/stage_job.h"
+#include "launcher/recipe/stage_job.h"
 #include "launcher/worker/control_client.h"
 #include "stages/stage.h"
 

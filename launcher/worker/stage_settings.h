@@ -1,7 +1,7 @@
 #pragma once
 
 #include "framework/net/link_options.h"
-#include "launcher/plan/stage_job.h"
+#include "launcher/recipe/stage_job.h"
 #include "stages/stage.h"
 
 namespace strait::worker {

@@ -16,8 +16,8 @@
 #include <random>
 
 #include "framework/net/node.h"
-#include "launcher/transfer/transfer_agent.h"
-#include "launcher/transfer/transfer_peers.h"
+#include "launcher/hosts/transfer_agent.h"
+#include "launcher/hosts/transfer_peers.h"
 #include "tests/memory_links.h"
 
 namespace strait::transfer {

@@ -5,8 +5,8 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_job.h"
-#include "launcher/plan/run_files.h"
-#include "launcher/plan/stage_job.h"
+#include "launcher/recipe/run_files.h"
+#include "launcher/recipe/stage_job.h"
 #include "tests/fuzz/examples.h"
 
 namespace hosts = strait::hosts;

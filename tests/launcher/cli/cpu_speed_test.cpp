@@ -10,9 +10,9 @@
 #include <cstdlib>
 
 #include "launcher/base/machine.h"
-#include "launcher/plan/speeds.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/recipe/recipe_io.h"
+#include "launcher/recipe/speeds.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::cli {

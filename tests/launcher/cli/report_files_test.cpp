@@ -52,7 +52,7 @@ TEST_F(GrowingFileTest, NoticesAnotherFileAndACutOne) {
 }
 
 TEST(ReportFiles, ReadsOnAndForgetsStepsThatARestartTakesBack) {
-  std::ifstream stream("tests/launcher/plan/plan.json");
+  std::ifstream stream("tests/launcher/recipe/plan.json");
   const plan::Plan plan = plan::plan_from_json(nlohmann::json::parse(stream));
   const ScratchDirectory run;
   const auto page = [&] { return ScratchDirectory::read(run / "report.html"); };

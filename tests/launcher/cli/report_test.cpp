@@ -205,7 +205,7 @@ TEST(Report, ShowsBoundariesLinksReplicasAndMemory) {
 }
 
 TEST(Report, TakesThePlanOfARunWithoutSecrets) {
-  std::ifstream stream("tests/launcher/plan/plan.json");
+  std::ifstream stream("tests/launcher/recipe/plan.json");
   const plan::Plan plan = plan::plan_from_json(json::parse(stream));
   const ReportPlan shown = report_plan(plan);
   EXPECT_EQ(shown.memory_bytes.size(), 4U);
@@ -238,7 +238,7 @@ TEST(Report, MapHasRatesOnlyOfLinksWhoseBytesAreKnown) {
 }
 
 TEST(Report, MapHasHostsOrTheProcessesOfOne) {
-  std::ifstream stream("tests/launcher/plan/plan.json");
+  std::ifstream stream("tests/launcher/recipe/plan.json");
   plan::Plan plan = plan::plan_from_json(json::parse(stream));
   const ReportPlan alone = report_plan(plan);
   ASSERT_EQ(alone.nodes.size(), 4U);

@@ -5,8 +5,8 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
-#include "launcher/plan/host_limits.h"
-#include "launcher/plan/speeds.h"
+#include "launcher/recipe/host_limits.h"
+#include "launcher/recipe/speeds.h"
 #include "models/model_config.h"
 #include "stages/partition.h"
 #include "tests/refusal_of.h"

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "framework/codec/codecs.h"
-#include "launcher/plan/host_limits.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_codec.h"
 #include "launcher/planner/planned_sync.h"
+#include "launcher/recipe/host_limits.h"
 #include "launcher/recipe/recipe_io.h"
 #include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string>
 
-#include "launcher/plan/speeds.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/run_forecast.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
 namespace {

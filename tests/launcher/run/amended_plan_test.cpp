@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "launcher/base/errors.h"
-#include "launcher/plan/host_limits.h"
+#include "launcher/recipe/host_limits.h"
 #include "tests/launcher/user_error.h"
 
 namespace strait::run {

@@ -7,7 +7,7 @@
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
-#include "tests/launcher/transfer/transfer_rig.h"
+#include "tests/launcher/hosts/transfer_rig.h"
 
 namespace strait::run {
 namespace {

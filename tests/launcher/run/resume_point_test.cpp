@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "launcher/base/errors.h"
-#include "launcher/plan/plan.h"
+#include "launcher/recipe/plan.h"
 #include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 

@@ -22,7 +22,7 @@
 #include "framework/store/memory_directory.h"
 #include "framework/sync/membership.h"
 #include "launcher/base/errors.h"
-#include "launcher/plan/run_files.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/worker/stage_settings.h"
 #include "stages/stage.h"
 #include "tests/memory_links.h"
