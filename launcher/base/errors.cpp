@@ -4,7 +4,6 @@
 #include <charconv>
 #include <new>
 #include <regex>
-#include <system_error>
 
 #include "framework/net/link_error.h"
 #include "framework/store/store_error.h"

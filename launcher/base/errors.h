@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <system_error>
 
 #include "framework/fields/fields.h"
 

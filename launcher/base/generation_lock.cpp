@@ -11,7 +11,6 @@
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/process_identity.h"
 
 namespace strait::base {
 namespace {

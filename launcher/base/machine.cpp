@@ -5,17 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <climits>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <map>
-#include <string>
-#include <system_error>
+
+#include "launcher/base/errors.h"
 
 #include "launcher/base/cgroup_limits.h"
 
@@ -152,6 +150,20 @@ std::int64_t unix_seconds() {
 
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+ScratchFolder::ScratchFolder(const std::string& purpose) {
+  std::string name =
+      (std::filesystem::temp_directory_path() / ("strait-" + purpose + "-XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw UserError(ExitCode::storage_io, "cannot create a temporary folder " + name);
+  }
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;  // the system removes temporary files eventually
+  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace strait::base

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 namespace strait::base {
@@ -64,5 +65,20 @@ int milliseconds_until(std::chrono::steady_clock::time_point deadline);
 // depends on it.
 std::int64_t unix_seconds();
 double unix_time();  // with fractions
+
+// A temporary folder, private to this user; the destructor removes it.
+class ScratchFolder {
+ public:
+  // `purpose` is part of its name. UserError (storage_io): it cannot be created.
+  explicit ScratchFolder(const std::string& purpose);
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace strait::base

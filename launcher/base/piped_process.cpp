@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstring>
 
-#include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/text.h"
 

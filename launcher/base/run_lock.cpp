@@ -11,8 +11,8 @@
 #include <ctime>
 
 #include "framework/fields/bounded_json.h"
-#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/ranges.h>
+
 #include <concepts>
 #include <cstddef>
 #include <cstdint>

@@ -4,11 +4,10 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 
-#include "launcher/base/command_name.h"
 #include "launcher/base/machine.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/generation.h"
@@ -20,7 +19,6 @@
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_launch.h"
 #include "launcher/worker/compute_device.h"
-#include "models/model.h"
 
 namespace strait::cli {
 namespace {

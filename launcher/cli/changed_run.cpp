@@ -1,17 +1,11 @@
 #include "launcher/cli/changed_run.h"
 
-#include <fmt/ranges.h>
-
-#include <system_error>
-
 #include "launcher/base/errors.h"
-#include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/prepared_run.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/worker/stage_settings.h"
 #include "stages/adamw.h"

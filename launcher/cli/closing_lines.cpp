@@ -1,19 +1,12 @@
 #include "launcher/cli/closing_lines.h"
 
-#include <fmt/ranges.h>
-
-#include <nlohmann/json.hpp>
-
-#include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "framework/trace/metric_json.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/sample_prompts.h"
 #include "launcher/run/forecast_check.h"
-#include "launcher/run/log_reader.h"
 #include "launcher/run/resume_point.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"

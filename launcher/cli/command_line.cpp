@@ -1,12 +1,8 @@
 #include "launcher/cli/command_line.h"
 
-#include <fmt/ranges.h>
-
-#include <system_error>
-
 #include "framework/utf8.h"
-#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 
 namespace strait::cli {

@@ -1,5 +1,4 @@
 
-#include <nlohmann/json.hpp>
 
 #include "framework/trace/step_metrics.h"
 #include "launcher/cli/html_page.h"

@@ -1,15 +1,5 @@
 #include "launcher/cli/console.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <iterator>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <utility>
-
-#include "launcher/base/text.h"
 #include "launcher/cli/metric_text.h"
 #include "launcher/run/run_events.h"
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "framework/trace/combine_metrics.h"
 #include "launcher/base/text.h"
 #include "launcher/base/text_pump.h"

@@ -1,30 +1,20 @@
 #include "launcher/cli/cpu_speed.h"
 
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
-#include <chrono>
-#include <exception>
 #include <fstream>
-#include <optional>
-#include <system_error>
 
 #include "framework/data/token_cache.h"
 #include "framework/store/atomic_file.h"
-#include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/base/own_program.h"
-#include "launcher/planner/model_folder.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
-#include "launcher/recipe/placement.h"
 #include "launcher/worker/commands.h"
-#include "models/model_config.h"
-#include "models/model_description.h"
 
 namespace strait::cli {
 namespace {

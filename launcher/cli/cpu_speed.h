@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <string>
-
 #include "launcher/planner/plan_maker.h"
 #include "launcher/recipe/links.h"
 

@@ -1,7 +1,5 @@
 #include "launcher/cli/metric_text.h"
 
-#include <cmath>
-
 namespace strait::cli {
 namespace {
 

@@ -8,9 +8,7 @@
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/prepared_run.h"
-#include "launcher/planner/model_folder.h"
-#include "launcher/recipe/recipe_io.h"
-#include "launcher/recipe/run_files.h"
+#include "launcher/planner/planned_model.h"
 
 namespace strait::cli {
 namespace {

@@ -1,13 +1,10 @@
 #include "launcher/cli/prepared_run.h"
 
-#include <system_error>
-
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/cli/run_options.h"
-#include "launcher/recipe/recipe_io.h"
 
 namespace strait::cli {
 namespace {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <system_error>
-
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/stop_signals.h"

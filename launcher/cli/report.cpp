@@ -1,9 +1,7 @@
 #include "launcher/cli/report.h"
 
 #include <cctype>
-#include <nlohmann/json.hpp>
 
-#include "framework/trace/step_metrics.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/html_page.h"
 #include "launcher/cli/metric_text.h"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "launcher/cli/report_data.h"
 #include "launcher/cli/report_plan.h"
 

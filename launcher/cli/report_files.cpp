@@ -2,9 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <nlohmann/json.hpp>
-#include <system_error>
-
 #include "framework/store/atomic_file.h"
 #include "framework/trace/metric_json.h"
 #include "launcher/base/run_file_names.h"

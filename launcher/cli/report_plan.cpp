@@ -1,7 +1,6 @@
 #include "launcher/cli/report_plan.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 

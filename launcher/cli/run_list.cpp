@@ -3,11 +3,10 @@
 #include <fmt/chrono.h>
 
 #include <ctime>
-#include <system_error>
 
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/command_name.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/run/run_directory.h"

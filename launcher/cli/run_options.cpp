@@ -2,9 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <system_error>
 
-#include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/cli/changed_run.h"
 #include "launcher/cli/report_files.h"
@@ -14,7 +12,6 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_io.h"
 #include "stages/partition.h"
 
 namespace strait::cli {

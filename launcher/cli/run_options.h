@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/hosts/node_rank.h"
+#include "launcher/hosts/join_ticket.h"
 #include "launcher/recipe/recipe.h"
 #include "launcher/recipe/run_files.h"
 #include "launcher/run/loss_history.h"

@@ -1,7 +1,5 @@
 #include "launcher/cli/sample_prompts.h"
 
-#include <nlohmann/json.hpp>
-
 #include "framework/data/chat_record.h"
 #include "framework/data/data_preparation.h"
 #include "framework/data/record_reader.h"

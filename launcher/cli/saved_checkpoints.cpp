@@ -1,8 +1,5 @@
 #include "launcher/cli/saved_checkpoints.h"
 
-#include <system_error>
-
-#include "framework/net/identity.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"

@@ -1,11 +1,9 @@
 #include "launcher/cli/status_text.h"
 
-#include <nlohmann/json.hpp>
-
 #include "framework/trace/metric_json.h"
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
-#include "launcher/base/command_name.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/loss_chart.h"
 #include "launcher/cli/metric_text.h"

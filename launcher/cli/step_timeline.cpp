@@ -1,6 +1,5 @@
 #include "launcher/cli/step_timeline.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "launcher/planner/step_forecast.h"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <istream>
-#include <nlohmann/json_fwd.hpp>
 
 #include "launcher/recipe/plan.h"
 

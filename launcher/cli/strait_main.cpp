@@ -3,14 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <exception>
 #include <iostream>
-#include <system_error>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"

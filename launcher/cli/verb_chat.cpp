@@ -1,19 +1,14 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <array>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "framework/data/chat_record.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/ask_model.h"
 #include "launcher/cli/generation.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
-#include "models/model_description.h"
 
 namespace strait::cli {
 namespace {

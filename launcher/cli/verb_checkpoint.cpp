@@ -1,16 +1,9 @@
 #include <fmt/chrono.h>
-#include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <ctime>
 
-#include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/text.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/saved_checkpoints.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/run/run_directory.h"

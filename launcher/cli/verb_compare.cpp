@@ -1,18 +1,11 @@
 
-#include <CLI/CLI.hpp>
-#include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "framework/store/atomic_file.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/metric_text.h"
 #include "launcher/cli/report.h"
 #include "launcher/cli/report_files.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_keys.h"
-#include "launcher/run/loss_history.h"
 
 namespace strait::cli {
 namespace {

@@ -1,17 +1,9 @@
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cmath>
 #include <iostream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "framework/data/data_preparation.h"
 #include "framework/data/token_file.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/ask_model.h"
 #include "launcher/cli/generation.h"
 #include "launcher/cli/verbs.h"
@@ -19,7 +11,6 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/run/inference.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
-#include "models/model_description.h"
 #include "stages/batch_source.h"
 
 namespace strait::cli {

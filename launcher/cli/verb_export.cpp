@@ -1,10 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/ScalarType.h>
 #include <ATen/core/Tensor.h>
-#include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -13,19 +10,14 @@
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "framework/tensors/weight_files.h"
-#include "launcher/base/errors.h"
 #include "launcher/cli/ask_model.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/generation.h"
 #include "launcher/cli/model_card.h"
 #include "launcher/cli/remove_unless_complete.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/planner/model_folder.h"
 #include "launcher/planner/model_weights.h"
-#include "launcher/recipe/run_files.h"
+#include "launcher/planner/planned_model.h"
 #include "models/families.h"
-#include "models/model_description.h"
 #include "models/tensor_names.h"
 
 namespace strait::cli {

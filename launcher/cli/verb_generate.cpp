@@ -1,26 +1,15 @@
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <fstream>
 #include <iostream>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "framework/data/chat_record.h"
-#include "framework/data/record.h"
 #include "framework/data/record_reader.h"
-#include "framework/fields/bounded_json.h"
 #include "framework/utf8.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/ask_model.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/generation.h"
 #include "launcher/cli/sample_prompts.h"
 #include "launcher/cli/verbs.h"
-#include "models/model_description.h"
 
 namespace strait::cli {
 namespace {

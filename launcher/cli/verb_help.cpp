@@ -1,18 +1,11 @@
 #include <fmt/chrono.h>
-#include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <cctype>
 #include <charconv>
 #include <ctime>
 
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
-#include "launcher/base/text.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/run_list.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_keys.h"

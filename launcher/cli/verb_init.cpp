@@ -1,21 +1,13 @@
-#include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <system_error>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/step_folders.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
 #include "launcher/base/piped_process.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/recipe/recipe_io.h"
 
 namespace strait::cli {
 namespace {

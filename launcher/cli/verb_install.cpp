@@ -1,15 +1,8 @@
 
-#include <CLI/CLI.hpp>
-#include <atomic>
 #include <cstdio>
 #include <thread>
 
-#include "framework/mutex.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
-#include "launcher/base/text.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/host_install.h"
 

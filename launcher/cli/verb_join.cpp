@@ -1,13 +1,9 @@
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 
 #include "framework/file_descriptor.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
 #include "launcher/base/read_all.h"
 #include "launcher/cli/verbs.h"
 

@@ -1,10 +1,5 @@
 
-#include <CLI/CLI.hpp>
 
-#include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
-#include "launcher/cli/command_line.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 
 namespace strait::cli {

@@ -1,16 +1,9 @@
-#include <fmt/ranges.h>
 #include <poll.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
-#include "launcher/base/text.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/run/log_reader.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"
 

@@ -1,15 +1,8 @@
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
-#include "launcher/base/text.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/cpu_speed.h"
-#include "launcher/cli/emit.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/planner/fit.h"
@@ -18,9 +11,6 @@
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_layout.h"
 #include "launcher/planner/run_forecast.h"
-#include "launcher/planner/what_if.h"
-#include "launcher/recipe/links.h"
-#include "launcher/recipe/run_files.h"
 
 namespace strait::cli {
 namespace {
@@ -122,6 +112,25 @@ base::ExitCode show_fit(const RunOptions& options, std::optional<double> megabit
   return base::ExitCode::done;
 }
 
+std::string run_command(const EmitSource& source) {
+  std::string command =
+      base::shell_word(source.program.string()) + " run " + base::shell_word(source.recipe);
+  for (const std::string& words : source.overrides) command += " --set " + base::shell_word(words);
+  return command;
+}
+
+std::string join_command(const plan::Plan& plan, EmitSource source) {
+  if (plan.recipe.hosts.list.empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "hosts that join need names: give hosts.list, as in --set "
+                          "'hosts.backend=\"join\"' --set 'hosts.list=[\"alpha\", \"beta\"]'");
+  }
+  if (plan.recipe.hosts.backend != recipe::BackendKind::join) {
+    source.overrides.emplace_back("hosts.backend=\"join\"");
+  }
+  return run_command(source);
+}
+
 base::ExitCode emit_plan(const RunOptions& options) {
   const planner::PlannedRun planned = plan_first(read_recipe(options));
   std::cout << emit_commands(planned.plan,
@@ -130,6 +139,24 @@ base::ExitCode emit_plan(const RunOptions& options) {
 }
 
 }  // namespace
+
+std::string emit_commands(const plan::Plan& plan, const EmitSource& source) {
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  const std::filesystem::path run = std::filesystem::path("runs") / plan.recipe.name;
+  std::string text = fmt::format(
+      "# First, where the hosts can reach it at {}, ports {}-{}. It writes a token for each host\n"
+      "# and waits {} s for all of them:\n{}\n"
+      "# Then on each host, with a copy of its own token (a secret, good as long as that command "
+      "runs):\n",
+      hosts.address.empty() ? "its address (or hosts.address)" : hosts.address, hosts.ports.first,
+      hosts.ports.second, hosts.join_wait, join_command(plan, source));
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    text += fmt::format("# {}:\n{} join {}\n", plan.hosts[i].name,
+                        base::shell_word(source.program.string()),
+                        base::shell_word(hosts::token_file(run, i).string()));
+  }
+  return text;
+}
 
 void add_plan(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();

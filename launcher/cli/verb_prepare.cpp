@@ -1,19 +1,11 @@
-#include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
-#include <iterator>
 #include <numeric>
 
 #include "framework/data/data_preparation.h"
 #include "framework/data/record_reader.h"
 #include "framework/data/tokenizer.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/text.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/tokenizer/tokenizer_worker.h"

@@ -1,22 +1,14 @@
 #include <fmt/chrono.h>
-#include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <ctime>
 #include <iostream>
 
 #include "framework/store/atomic_file.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/text.h"
-#include "launcher/cli/command_line.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/host_agents.h"
 #include "launcher/hosts/path_probe.h"
 #include "launcher/hosts/path_service.h"
 #include "launcher/planner/plan_maker.h"
-#include "launcher/recipe/links.h"
-#include "launcher/recipe/plan.h"
 #include "launcher/run/hosts_session.h"
 #include "launcher/worker/commands.h"
 

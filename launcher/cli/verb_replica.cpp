@@ -1,14 +1,8 @@
-#include <fmt/ranges.h>
 #include <poll.h>
 
-#include <CLI/CLI.hpp>
 #include <numeric>
 
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/recipe/run_files.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"
 

@@ -1,25 +1,14 @@
-#include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <atomic>
-#include <system_error>
 
-#include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/base/text.h"
 #include "launcher/base/text_pump.h"
 #include "launcher/cli/changed_run.h"
 #include "launcher/cli/closing_lines.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/console.h"
 #include "launcher/cli/cpu_speed.h"
 #include "launcher/cli/prepared_run.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/sample_prompts.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
@@ -28,7 +17,6 @@
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/run/restart_policy.h"
 #include "launcher/run/resume_point.h"
 #include "launcher/run/run_directory.h"

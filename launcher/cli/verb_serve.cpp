@@ -1,16 +1,12 @@
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "framework/data/chat_record.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/own_program.h"
 #include "launcher/base/piped_process.h"
 #include "launcher/cli/ask_model.h"
 #include "launcher/cli/generation.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
-#include "models/model_description.h"
 
 namespace strait::cli {
 namespace {

@@ -1,17 +1,10 @@
 #include <fmt/chrono.h>
-#include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <ctime>
-#include <system_error>
 
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/run_file_names.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/run_list.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/saved_checkpoints.h"
 #include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"

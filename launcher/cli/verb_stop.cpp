@@ -1,19 +1,13 @@
 #include <poll.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 
 #include "framework/file_descriptor.h"
-#include "framework/store/checkpoint.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/process_identity.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"

@@ -1,9 +1,5 @@
-#include <CLI/CLI.hpp>
 
-#include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
 #include "launcher/base/run_file_names.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"

@@ -1,22 +1,16 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <termios.h>
-#include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 
-#include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/base/text.h"
 #include "launcher/cli/run_list.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/run/log_reader.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"
 

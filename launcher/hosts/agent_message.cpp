@@ -1,7 +1,6 @@
 #include "launcher/hosts/agent_message.h"
 
 #include "launcher/base/messages.h"
-#include "launcher/hosts/host_facts_fields.h"
 
 namespace strait::base {
 

@@ -2,7 +2,6 @@
 
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/join_ticket.h"
-#include "launcher/hosts/node_rank.h"
 #include "launcher/hosts/rendezvous.h"
 #include "launcher/recipe/plan.h"
 

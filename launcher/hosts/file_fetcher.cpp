@@ -1,7 +1,5 @@
 #include "launcher/hosts/file_fetcher.h"
 
-#include "launcher/base/errors.h"
-
 namespace strait::transfer {
 namespace {
 

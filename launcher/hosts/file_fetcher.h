@@ -1,12 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <list>
 
 #include "framework/mutex.h"
 #include "launcher/hosts/destination_file.h"
 #include "launcher/hosts/file_server.h"
-#include "launcher/hosts/rate_limit.h"
 #include "launcher/hosts/transfer_peers.h"
 
 namespace strait::transfer {

@@ -1,15 +1,33 @@
 #pragma once
 
-#include <atomic>
-#include <thread>
-
 #include "framework/mutex.h"
 #include "framework/net/frame_memory.h"
 #include "launcher/hosts/content_store.h"
-#include "launcher/hosts/rate_limit.h"
 #include "launcher/hosts/transfer_peers.h"
 
 namespace strait::transfer {
+
+// Converts megabits per second to bytes per second.
+constexpr double bytes_per_second(double megabits) { return megabits * 1e6 / 8; }
+
+// When the next bytes may be sent so that the average rate stays below the limit. Pure: no clock.
+class RateLimit {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  explicit RateLimit(double bytes_per_second = 0) : rate_(bytes_per_second) {}  // 0: no limit
+
+  Time due() const { return due_; }
+  void add(Time now, std::uint64_t bytes) {
+    if (rate_ <= 0) return;
+    const std::chrono::duration<double> takes(static_cast<double>(bytes) / rate_);
+    due_ = std::max(due_, now) + std::chrono::duration_cast<Time::duration>(takes);
+  }
+
+ private:
+  double rate_;
+  Time due_{};
+};
 
 // Sends chunks of files of this host to peers that request them, within the upload limit. It serves
 // peers in turn, and the requests of a peer in their order. A chunk is verified before it is sent,

@@ -3,10 +3,8 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <system_error>
 
 #include "framework/mutex.h"
 #include "framework/net/node.h"
@@ -20,9 +18,9 @@
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/hosts/agent_message.h"
-#include "launcher/hosts/agent_transfer.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/path_service.h"
+#include "launcher/hosts/transfer_agent.h"
 #include "launcher/hosts/workers.h"
 #include "launcher/recipe/run_files.h"
 
@@ -49,6 +47,101 @@ net::NodeOptions agent_node(const AgentJob& job) {
   options.keys = job.keys;
   options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
   return options;
+}
+
+std::chrono::seconds hold_of(const AgentJob& job) { return std::chrono::seconds(job.hold); }
+
+transfer::TransferAgentOptions transfer_options(const AgentJob& job,
+                                                const std::filesystem::path& directory) {
+  transfer::TransferAgentOptions options;
+  options.store = directory / "content";
+  options.upload_bytes_per_second = transfer::bytes_per_second(job.up_megabits.value_or(0));
+  options.download_bytes_per_second = transfer::bytes_per_second(job.down_megabits.value_or(0));
+  options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
+  return options;
+}
+
+// The transfer agent of a host: connected to the launcher, and to other hosts where the launcher
+// lets one of the two fetch from the other.
+class AgentTransfer {
+ public:
+  // `address`: where the others reach this host. Node and job outlive it.
+  AgentTransfer(net::Node& node, const AgentJob& job, const std::filesystem::path& directory,
+                std::string address);
+
+  // TransferAgent::perform(), and how two hosts link. One thread.
+  template <class Request>
+  void perform(Request request, transfer::OnFileReply on_reply) {
+    transfer_agent_.perform(std::move(request), std::move(on_reply));
+  }
+  void perform(const transfer::Accept& accept, const transfer::OnFileReply& on_reply);
+  void perform(const transfer::Connect& connect, const transfer::OnFileReply& on_reply);
+
+ private:
+  // False: this call has recorded the link, and the caller makes it.
+  bool is_linked(const net::ProcessName& name, const std::string& key);
+
+  net::Node& node_;
+  const AgentJob& job_;
+  const std::string address_;
+  // Keys of the linked agents, by name. An agent that was started again has another key.
+  std::map<net::ProcessName, std::string> linked_;
+  // One for each link: a listener expects a peer once, and links may break.
+  std::vector<std::unique_ptr<net::Listener>> listeners_;
+  transfer::TransferAgent transfer_agent_;
+};
+
+AgentTransfer::AgentTransfer(net::Node& node, const AgentJob& job,
+                             const std::filesystem::path& directory, std::string address)
+    : node_(node),
+      job_(job),
+      address_(std::move(address)),
+      transfer_agent_(transfer_options(job, directory)) {
+  const net::ProcessName launcher = net::ProcessName::coordinator();
+  transfer_agent_.add_peer(
+      launcher, "the launcher",
+      node_.connect(job_.endpoints.at(base::kTransferService),
+                    transfer::transfer_link(launcher, job_.name(), launcher, job_.launcher_key,
+                                            hold_of(job_))));
+}
+
+bool AgentTransfer::is_linked(const net::ProcessName& name, const std::string& key) {
+  return std::exchange(linked_[name], key) == key && transfer_agent_.linked(name);
+}
+
+void AgentTransfer::perform(const transfer::Accept& accept, const transfer::OnFileReply& on_reply) {
+  const net::ProcessName& name = accept.process;
+  if (is_linked(name, accept.key)) return on_reply(transfer::ListensAt{});
+  net::BindAddress bind;
+  bind.host = address_;
+  bind.first_port = static_cast<std::uint16_t>(job_.ports.first);
+  bind.last_port = static_cast<std::uint16_t>(job_.ports.second);
+  try {
+    listeners_.push_back(node_.listen(bind));
+    transfer_agent_.add_peer(name, name.text(),
+                             listeners_.back()->expect(transfer::transfer_link(
+                                 job_.name(), name, name, accept.key, hold_of(job_))));
+    on_reply(transfer::ListensAt{listeners_.back()->endpoint()});
+  } catch (const net::LinkError& error) {
+    on_reply(base::describe_failure(error));
+  }
+}
+
+void AgentTransfer::perform(const transfer::Connect& connect,
+                            const transfer::OnFileReply& on_reply) {
+  if (!is_linked(connect.process, connect.key)) {
+    try {
+      transfer_agent_.add_peer(
+          connect.process, connect.host,
+          node_.connect(connect.endpoint,
+                        transfer::transfer_link(connect.process, job_.name(), connect.process,
+                                                connect.key, hold_of(job_))));
+    } catch (const net::LinkError& error) {
+      spdlog::warn("cannot fetch from host {}: {}", connect.host, error.what());
+      return on_reply(base::describe_failure(error));
+    }
+  }
+  on_reply(transfer::Done{});
 }
 
 // Reads what other processes append to a file.

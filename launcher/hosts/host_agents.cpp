@@ -2,8 +2,6 @@
 
 #include <csignal>
 
-#include "launcher/base/errors.h"
-
 namespace strait::hosts {
 namespace {
 

@@ -5,10 +5,8 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <system_error>
 
 #include "framework/file_descriptor.h"

@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <string>
 #include <vector>
+
+#include "framework/fields/fields.h"
 
 namespace strait::hosts {
 
@@ -43,5 +44,14 @@ std::string interface_of(const std::string& address);
 
 // The addresses of all interfaces that are up, without loopback and link-local ones, IPv4 first.
 std::vector<std::string> own_addresses();
+
+// The fields of an agent's first message and of the answer to `strait doctor`.
+void describe(auto& f, fields::Is<HostFacts> auto& m) {
+  f("host_name", m.host_name), f("build", m.build), f("cores", m.cores);
+  f("processor", m.processor), f("memory", m.memory), f("gpus", m.gpus);
+  f("free_disk", m.free_disk), f("clock", m.clock);
+  f("directory", m.directory), f("addresses", m.addresses);
+  f("address", m.address), f("launcher", m.launcher);
+}
 
 }  // namespace strait::hosts

@@ -3,11 +3,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <random>
-#include <system_error>
 
 #include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"

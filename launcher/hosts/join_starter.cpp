@@ -1,11 +1,8 @@
 #include <fcntl.h>
-#include <fmt/ranges.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 
 #include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"

@@ -1,9 +1,6 @@
 #include "launcher/hosts/path_probe.h"
 
-#include <fmt/ranges.h>
-
 #include "framework/net/endpoint.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 
 namespace strait::hosts {

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 
-#include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/piped_process.h"
 #include "launcher/base/text.h"

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 
-#include <atomic>
 #include <thread>
 
 #include "framework/file_descriptor.h"
@@ -12,7 +11,6 @@
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/forwarding.h"
 #include "launcher/hosts/probe_links.h"
-#include "launcher/hosts/tcp_socket.h"
 
 namespace strait::hosts {
 

@@ -8,8 +8,8 @@
 
 #include "framework/net/endpoint.h"
 #include "launcher/base/median.h"
+#include "launcher/hosts/forwarding.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/hosts/tcp_socket.h"
 
 namespace strait::hosts {
 namespace {

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <iterator>
 
-#include "launcher/hosts/forwarding.h"
-
 namespace strait::hosts {
 namespace {
 

@@ -2,15 +2,12 @@
 
 #include <poll.h>
 
-#include <atomic>
-#include <map>
 #include <thread>
-#include <vector>
 
 #include "framework/file_descriptor.h"
 #include "framework/mutex.h"
 #include "framework/net/wake_signal.h"
-#include "launcher/hosts/tcp_socket.h"
+#include "launcher/hosts/forwarding.h"
 
 namespace strait::hosts {
 

@@ -1,7 +1,5 @@
 #include "launcher/hosts/ssh_session.h"
 
-#include <fmt/ranges.h>
-
 #include "launcher/base/own_program.h"
 #include "launcher/base/read_all.h"
 #include "launcher/base/text.h"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <atomic>
-
 #include "launcher/base/backend.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/piped_process.h"

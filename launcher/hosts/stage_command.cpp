@@ -5,7 +5,6 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -15,7 +14,6 @@
 #include <cxxopts.hpp>
 #include <iostream>
 #include <sstream>
-#include <system_error>
 #include <thread>
 
 #include "framework/file_descriptor.h"

@@ -3,7 +3,6 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/errors.h"
 
 namespace strait::transfer {
 namespace {

@@ -1,15 +1,10 @@
 #include "launcher/planner/fit.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/planned_layout.h"
@@ -62,13 +57,6 @@ double two_digits(double value) {
 class FitPlanner {
  public:
   explicit FitPlanner(const FitModel& model) : base_(model.recipe) {
-    std::string name = (fs::temp_directory_path() / "strait-fit-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      throw base::UserError(
-          base::ExitCode::bad_input,
-          "cannot make a directory like {}; set TMPDIR to one that may be written", name);
-    }
-    folder_ = name;
     if (!model.config.empty()) {
       base_.model.path = folder_.string();
       std::ofstream(folder_ / "config.json") << model.config;
@@ -76,12 +64,6 @@ class FitPlanner {
     const std::int64_t tokens = base_.train.batch * base_.data.row;
     std::ofstream(folder_ / "text.txt") << std::string(static_cast<std::size_t>(tokens), 'a');
   }
-  ~FitPlanner() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-  FitPlanner(const FitPlanner&) = delete;
-  FitPlanner& operator=(const FitPlanner&) = delete;
 
   // The fastest layout that uses all hosts; moments lose bits only for memory or a clearly shorter
   // step. Nullopt: none fits.
@@ -156,7 +138,8 @@ class FitPlanner {
   }
 
   recipe::Recipe base_;
-  fs::path folder_;
+  const base::ScratchFolder scratch_{"fit"};
+  const fs::path folder_ = scratch_.path();
 };
 
 // Steps get no longer with faster lines.

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "launcher/recipe/recipe.h"
 
 // `strait plan --fit`: which GPUs on how many hosts a model fits into, and how fast it trains.

@@ -1,12 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <set>
-#include <utility>
-#include <vector>
 
 #include "launcher/base/text.h"
 #include "launcher/planner/plan_text.h"
@@ -64,9 +56,7 @@ std::string text_of_rows(const plan::Plan& plan) {
     words.push_back(fmt::format("{} of replica {} (host {})", plan.replica_rows[replica], replica,
                                 plan.process({0, replica}).host));
   }
-  const auto speed = [&](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
-    return plan::path_speed(plan, from, to);
-  };
+  const plan::PathSpeeds speed = plan::direct_speeds(plan);
   double own = 0;
   double equal = 0;
   for (StepCosts& costs : costs_of_replicas(plan, speed)) {

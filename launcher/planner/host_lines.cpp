@@ -44,9 +44,7 @@ std::string HostLines::busiest() const {
 }
 
 void wait_for_lines(plan::Plan& plan) {
-  const auto speed = [&plan](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
-    return plan::path_speed(plan, from, to);
-  };
+  const plan::PathSpeeds speed = plan::direct_speeds(plan);
   plan.step_seconds = std::max(plan.step_seconds, HostLines(plan, speed).busiest_seconds());
   plan.first_epoch_step_seconds =
       std::max(plan.first_epoch_step_seconds, HostLines(plan, speed, true).busiest_seconds());

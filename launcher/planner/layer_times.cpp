@@ -10,7 +10,6 @@
 #include <numeric>
 #include <tuple>
 
-#include "kernels/cross_entropy.h"
 #include "models/initialize.h"
 
 namespace strait::planner {

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "launcher/base/text.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_text.h"

@@ -3,21 +3,18 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "framework/fields/bounded_json.h"
-#include "framework/store/checkpoint.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "kernels/mxfp4.h"
 #include "kernels/quantized_matrix.h"
-#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
-#include "launcher/planner/model_folder.h"
+#include "launcher/base/own_program.h"
+#include "launcher/planner/planned_model.h"
 #include "models/families.h"
 #include "models/initialize.h"
-#include "models/lora.h"
 #include "stages/stage_state.h"
 
 namespace strait::planner {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mutex>
-
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/weight_files.h"
 #include "launcher/recipe/plan.h"

@@ -5,7 +5,6 @@
 #include "framework/tensors/weight_files.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/recipe/run_files.h"
-#include "models/model_description.h"
 #include "models/tensor_names.h"
 
 namespace strait::planner {

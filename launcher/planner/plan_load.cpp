@@ -9,7 +9,6 @@
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
-#include "launcher/recipe/placement.h"
 #include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
@@ -18,12 +17,6 @@ namespace {
 constexpr double kTwice = 2;
 // A line is named if it is busy for this many times as long as the slowest link on it.
 constexpr double kClearlyShared = 1.4;
-
-plan::PathSpeeds speeds_of(const plan::Plan& plan) {
-  return [&plan](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
-    return plan::path_speed(plan, from, to);
-  };
-}
 
 double seconds_of(const StepCosts& costs, const plan::Plan& plan) {
   return step_seconds(costs, plan.depth);
@@ -93,7 +86,7 @@ class ReplicaLoad {
     const double computes = busy_[static_cast<std::size_t>(stage)];
     const double sends = sent_.empty() ? 0 : sent_[static_cast<std::size_t>(line)];
     StepCosts faster = costs_;
-    const HostLines lines(plan_, speeds_of(plan_));
+    const HostLines lines(plan_, plan::direct_speeds(plan_));
     if (lines.busiest_seconds() > std::max({computes, kClearlyShared * sends, sync})) {
       for (schedules::LinkCost& link : faster.links) {
         link.forward_uplink_bytes_per_second *= kTwice;
@@ -214,13 +207,13 @@ nlohmann::json stages_json(const PlanLoad& load) {
 PlanLoad load_of(const plan::Plan& plan) {
   PlanLoad load;
   load.tokens = static_cast<double>(plan.recipe.train.batch * plan.recipe.data.row);
-  std::vector<StepCosts> replicas = costs_of_replicas(plan, speeds_of(plan));
+  std::vector<StepCosts> replicas = costs_of_replicas(plan, plan::direct_speeds(plan));
   const auto slowest = std::ranges::max_element(
       replicas, {}, [&](const StepCosts& costs) { return seconds_of(costs, plan); });
   load.replica = static_cast<std::uint32_t>(slowest - replicas.begin());
-  load.step_seconds =
-      std::max(seconds_of(*slowest, plan), HostLines(plan, speeds_of(plan)).busiest_seconds()) +
-      sync_seconds(plan);
+  load.step_seconds = std::max(seconds_of(*slowest, plan),
+                               HostLines(plan, plan::direct_speeds(plan)).busiest_seconds()) +
+                      sync_seconds(plan);
   ReplicaLoad(plan, load.replica, std::move(*slowest)).write(load);
   compare_with_one_host(plan, load);
   load.without_network_seconds = without_network(plan);

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "launcher/recipe/plan.h"
 
 namespace strait::planner {

@@ -2,28 +2,22 @@
 
 #include <ATen/Context.h>
 
-#include "framework/store/file_hash.h"
-#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/planner/layer_times.h"
-#include "launcher/planner/model_folder.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/plan_text.h"
-#include "launcher/planner/planned_codec.h"
+#include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/step_forecast.h"
-#include "launcher/recipe/host_limits.h"
-#include "launcher/recipe/links.h"
-#include "launcher/recipe/placement.h"
 #include "launcher/recipe/speeds.h"
-#include "models/model_description.h"
 #include "stages/partition.h"
 
 namespace strait::planner {

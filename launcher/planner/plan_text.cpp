@@ -1,7 +1,6 @@
 #include "launcher/planner/plan_text.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "launcher/base/machine.h"
 #include "launcher/base/text.h"
@@ -11,10 +10,8 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/planned_sync.h"
-#include "launcher/recipe/host_limits.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/recipe/run_files.h"
-#include "models/model_description.h"
 
 namespace strait::planner {
 namespace {

@@ -3,14 +3,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <exception>
-#include <iterator>
-
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/host_limits.h"
 #include "launcher/recipe/placement.h"
 #include "launcher/recipe/speeds.h"
 #include "schedules/choose_depth.h"

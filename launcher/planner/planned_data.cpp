@@ -1,15 +1,9 @@
 #include "launcher/planner/planned_data.h"
 
-#include <system_error>
-
-#include "framework/data/data_preparation.h"
-#include "framework/data/sample_order.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
-#include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::planner {
 namespace {

@@ -1,7 +1,5 @@
 #include "launcher/planner/planned_layout.h"
 
-#include <fmt/format.h>
-
 #include "framework/sync/forecast.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/plan_load.h"
@@ -10,7 +8,6 @@
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
-#include "launcher/recipe/placement.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/recipe/speeds.h"
 #include "placement/search.h"

@@ -1,9 +1,5 @@
 #include "launcher/planner/planned_pipeline.h"
 
-#include <fmt/ranges.h>
-
-#include <cmath>
-
 #include "framework/codec/upcoming_uses.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
@@ -15,8 +11,6 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
-#include "launcher/recipe/host_limits.h"
-#include "launcher/recipe/placement.h"
 #include "launcher/recipe/run_files.h"
 #include "launcher/recipe/speeds.h"
 #include "schedules/choose_depth.h"

@@ -1,6 +1,5 @@
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "launcher/base/errors.h"

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
-#include "framework/sync/forecast.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/recipe/recipe_sync_keys.h"

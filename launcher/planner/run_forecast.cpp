@@ -1,9 +1,6 @@
 #include "launcher/planner/run_forecast.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <string>
 
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"

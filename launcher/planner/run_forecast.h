@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <vector>
-
 #include "launcher/recipe/plan.h"
 
 namespace strait::planner {

@@ -1,9 +1,6 @@
 #include "launcher/planner/step_forecast.h"
 
-#include <algorithm>
-#include <iterator>
 #include <queue>
-#include <tuple>
 
 #include "framework/codec/codecs.h"
 #include "launcher/planner/host_lines.h"

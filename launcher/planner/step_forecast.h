@@ -1,13 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "framework/codec/settings.h"
 #include "launcher/recipe/plan.h"
 #include "launcher/recipe/speeds.h"

@@ -1,4 +1,3 @@
-#include <cmath>
 
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"
@@ -69,9 +68,7 @@ class Replicas {
       : plan_(plan),
         model_(model),
         count_(static_cast<std::size_t>(plan.recipe.pipeline.replicas)),
-        lines_(plan, [&plan](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
-          return plan::path_speed(plan, from, to);
-        }) {
+        lines_(plan, plan::direct_speeds(plan)) {
     for (std::uint32_t stage = 0; stage < plan.recipe.pipeline.stages; ++stage) {
       Stage& added =
           stages_.emplace_back(Stage{stages::stage_layout(model, process(stage, 0).chunks)});

@@ -1,12 +1,10 @@
-#include "launcher/planner/what_if.h"
-
 #include <fmt/ranges.h>
 
 #include <cctype>
-#include <iterator>
 #include <sstream>
 
 #include "launcher/base/errors.h"
+#include "launcher/planner/plan_maker.h"
 #include "launcher/recipe/recipe_keys.h"
 
 namespace strait::planner {

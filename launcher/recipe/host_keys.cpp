@@ -1,5 +1,4 @@
 
-#include <charconv>
 #include <set>
 
 #include "launcher/base/text.h"

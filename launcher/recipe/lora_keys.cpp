@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <type_traits>
 
 #include "framework/name_pattern.h"
 #include "launcher/recipe/key_kinds.h"

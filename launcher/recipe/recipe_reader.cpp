@@ -1,8 +1,6 @@
-#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>

@@ -1,7 +1,6 @@
 #include "launcher/recipe/run_files.h"
 
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "framework/fields/bounded_json.h"
 #include "framework/json_depth.h"
@@ -10,7 +9,6 @@
 #include "framework/store/input_file.h"
 #include "framework/store/memory_directory.h"
 #include "framework/store/step_folders.h"
-#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/recipe/resume.h"

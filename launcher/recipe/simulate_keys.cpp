@@ -1,7 +1,5 @@
 
 #include <array>
-#include <charconv>
-#include <cmath>
 
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/number_keys.h"

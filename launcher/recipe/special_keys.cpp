@@ -1,7 +1,4 @@
-#include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 
 #include "launcher/base/text.h"
 #include "launcher/recipe/key_kinds.h"

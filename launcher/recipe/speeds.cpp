@@ -87,6 +87,12 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   return speed;
 }
 
+PathSpeeds direct_speeds(const Plan& plan) {
+  return [&plan](const Plan::Link& /*link*/, std::size_t from, std::size_t to) {
+    return path_speed(plan, from, to);
+  };
+}
+
 bool assumes_lines(const Plan& plan) {
   for (std::size_t from = 0; from < plan.hosts.size(); ++from) {
     for (std::size_t to = 0; to < plan.hosts.size(); ++to) {

@@ -45,6 +45,8 @@ bool assumes_lines(const Plan& plan);
 // The speed of a link between two hosts of the plan.
 using PathSpeeds =
     std::function<PathSpeed(const Plan::Link& link, std::size_t from, std::size_t to)>;
+// By path_speed(); `plan` outlives it.
+PathSpeeds direct_speeds(const Plan& plan);
 // A path through a relay that `links` links share. Bytes cross two paths, so latency doubles.
 PathSpeed relayed_speed(const PathSpeed& direct, std::size_t links);
 

@@ -1,7 +1,5 @@
 #include "launcher/recipe/stage_job.h"
 
-#include <system_error>
-
 #include "framework/fields/json_fields.h"
 #include "framework/store/file_hash.h"
 #include "launcher/base/errors.h"

@@ -1,11 +1,8 @@
 #include "launcher/run/amended_plan.h"
 
-#include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_job.h"
-#include "launcher/recipe/host_limits.h"
-#include "launcher/recipe/placement.h"
 #include "launcher/recipe/run_files.h"
 
 namespace strait::run {

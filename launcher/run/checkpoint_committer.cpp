@@ -1,7 +1,5 @@
 #include "launcher/run/checkpoint_committer.h"
 
-#include "launcher/base/errors.h"
-
 namespace strait::run {
 namespace {
 

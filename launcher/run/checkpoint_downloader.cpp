@@ -1,7 +1,5 @@
 #include "launcher/run/checkpoint_downloader.h"
 
-#include <fmt/ranges.h>
-
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/text.h"

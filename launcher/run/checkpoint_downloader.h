@@ -1,8 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <thread>
-
 #include "launcher/base/errors.h"
 #include "launcher/recipe/run_files.h"
 #include "launcher/run/checkpoint_table.h"

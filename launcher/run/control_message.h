@@ -2,16 +2,73 @@
 
 #include "framework/net/identity.h"
 #include "framework/net/link.h"
+#include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/base/errors.h"
-#include "launcher/run/checkpoint_message.h"
 #include "launcher/run/inference.h"
 
 // The messages between the coordinator and the stage processes, as values and as frames (one JSON
 // object each). `step` counts updates: 5 means that five updates have been made. Times are seconds.
 namespace strait::run {
+
+// ---- about checkpoints: stage → coordinator
+
+// This process's shards of the checkpoint are durable.
+struct ShardsWritten {
+  store::Step step{};
+  std::vector<store::ShardFile> files;
+  std::uint32_t epoch = 0;  // of the membership in which they were written
+};
+
+struct ShardFailed {
+  store::Step step{};
+  base::ExitCode code = base::ExitCode::storage_io;
+  std::string text;
+  std::uint32_t epoch = 0;
+};
+
+// This process's shards of the checkpoint are in its host's memory (store::MemoryDirectory). Every
+// process sends one for each step of checkpoint.memory_every.
+struct ShardsInMemory {
+  store::Step step{};
+  std::vector<store::ShardFile> files = {};
+  bool skipped = false;      // there are none
+  std::string problem = {};  // a sentence: why, if that is not usual
+};
+
+// ---- about checkpoints: coordinator → stage
+
+// Make a checkpoint after the next step.
+struct SaveSoon {
+  std::uint32_t number = 0;  // rises with every request
+};
+
+// The checkpoint is complete.
+struct Committed {
+  store::Step step{};
+  std::uint32_t epoch = 0;  // in which it was written
+  // A replica that becomes a member at this checkpoint.
+  std::optional<std::uint32_t> arrives = {};
+  // The epoch of the membership with that replica.
+  std::optional<std::uint32_t> next_epoch = {};
+};
+
+// The checkpoint failed. Older ones stay and training continues.
+struct Dropped {
+  store::Step step{};
+  std::string text;
+  bool again = false;       // write it again, with the current membership
+  std::uint32_t epoch = 0;  // in which it was written
+};
+
+// Whether the checkpoint in memory is complete. If it is given up, its shards are removed. The next
+// one may begin.
+struct MemoryDecided {
+  store::Step step{};
+  bool kept = false;
+};
 
 // ---- stage → coordinator. Order: Hello, Ready, then the others; Done or Failed is the last.
 // Answers of a trained model are in inference.h.

@@ -1,7 +1,5 @@
 #include "launcher/run/coordinator.h"
 
-#include "launcher/base/errors.h"
-
 namespace strait::run {
 namespace {
 

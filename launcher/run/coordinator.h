@@ -1,8 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <type_traits>
-
 #include "framework/net/inbox.h"
 #include "launcher/run/checkpoint_committer.h"
 #include "launcher/run/coordinator_options.h"

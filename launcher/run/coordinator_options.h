@@ -1,7 +1,5 @@
 #pragma once
 
-#include <atomic>
-
 #include "framework/store/checkpoint.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/watchdog.h"

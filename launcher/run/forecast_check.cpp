@@ -1,12 +1,5 @@
 #include "launcher/run/forecast_check.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <utility>
-
 #include "launcher/base/median.h"
 
 namespace strait::run {

@@ -1,14 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <limits>
-#include <optional>
-#include <string>
-#include <tuple>
-#include <vector>
-
 #include "framework/trace/metric.h"
 #include "launcher/recipe/plan.h"
 #include "launcher/run/step_ledger.h"

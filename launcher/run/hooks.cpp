@@ -1,6 +1,5 @@
 #include "launcher/run/hooks.h"
 
-#include "launcher/base/errors.h"
 #include "launcher/run/run_recorder.h"
 
 namespace strait::run {

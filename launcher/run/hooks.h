@@ -1,7 +1,5 @@
 #pragma once
 
-#include <atomic>
-
 #include "launcher/base/backend.h"
 #include "launcher/recipe/recipe.h"
 #include "launcher/run/run_directory.h"

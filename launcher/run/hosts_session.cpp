@@ -1,26 +1,8 @@
 #include "launcher/run/hosts_session.h"
 
 #include <cstdlib>
-#include <system_error>
-
-#include "launcher/base/errors.h"
-#include "launcher/hosts/agent_starter.h"
 
 namespace strait::run {
-
-ScratchFolder::ScratchFolder(const std::string& purpose) {
-  std::string name =
-      (std::filesystem::temp_directory_path() / ("strait-" + purpose + "-XXXXXX")).string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    throw base::UserError(base::ExitCode::storage_io, "cannot create a temporary folder " + name);
-  }
-  path_ = name;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;  // the system removes temporary files eventually
-  std::filesystem::remove_all(path_, ignored);
-}
 
 HostsSession::HostsSession(plan::Plan plan, const ModelQuestions& model,
                            const std::function<void(const std::string&)>& report)

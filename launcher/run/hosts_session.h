@@ -1,27 +1,13 @@
 #pragma once
 
 #include "framework/net/node.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/recipe/run_files.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_hosts.h"
 
 namespace strait::run {
-
-// A temporary folder, private to this user; the destructor removes it.
-class ScratchFolder {
- public:
-  // `purpose` is part of its name. UserError (storage_io): it cannot be created.
-  explicit ScratchFolder(const std::string& purpose);
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder();
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Brings up the hosts of a plan for measurements: starts their agents but no stages, and leaves no
 // files on this machine. One thread.
@@ -38,7 +24,7 @@ class HostsSession {
   RunHosts& hosts() { return *hosts_; }
 
  private:
-  const ScratchFolder scratch_{"visit"};  // agents need a run's directory
+  const base::ScratchFolder scratch_{"visit"};  // agents need a run's directory
   const base::StopSignals signals_;
   plan::RunFile run_;
   RunDirectory directory_;

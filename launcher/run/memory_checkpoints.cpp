@@ -4,7 +4,6 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/errors.h"
 #include "launcher/run/checkpoint_downloader.h"
 
 namespace strait::run {

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <future>
-#include <thread>
-
 #include "framework/mutex.h"
 #include "framework/store/manifest.h"
 #include "framework/store/memory_directory.h"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <future>
 
 #include "framework/net/inbox.h"

@@ -1,9 +1,6 @@
 #include "launcher/run/replan.h"
 
-#include "launcher/base/errors.h"
 #include "launcher/base/median.h"
-#include "launcher/recipe/placement.h"
-#include "launcher/recipe/speeds.h"
 
 namespace strait::run {
 namespace {

@@ -2,8 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include "launcher/base/errors.h"
-
 namespace strait::run {
 namespace {
 

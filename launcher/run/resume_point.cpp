@@ -1,13 +1,8 @@
 #include "launcher/run/resume_point.h"
 
-#include <fmt/ranges.h>
-
-#include <system_error>
-
 #include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 
 namespace strait::run {

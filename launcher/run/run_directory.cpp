@@ -1,17 +1,15 @@
 #include "launcher/run/run_directory.h"
 
-#include <limits>
 #include <sstream>
-#include <system_error>
 
 #include "framework/fields/json_fields.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 
 namespace strait::run {
@@ -72,9 +70,9 @@ class FormerRun {
 
 // Removes the temporary files of a process that was killed while it replaced a file of the run.
 void remove_temporary_files(const fs::path& path) {
-  for (const char* file : {base::kPlanFile, base::kRecipeFile, base::kMetricsFile,
-                           base::kGenerationFile, base::kJournalFile, base::kReportFile,
-                           base::kTraceFile}) {
+  for (const char* file :
+       {base::kPlanFile, base::kRecipeFile, base::kMetricsFile, base::kGenerationFile,
+        base::kJournalFile, base::kReportFile, base::kTraceFile}) {
     store::remove_abandoned(path / file);
   }
 }

@@ -4,14 +4,8 @@
 
 #include <fstream>
 
-#include "framework/net/path_conditions.h"
 #include "framework/net/simulated_path.h"
-#include "launcher/base/backend.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
-#include "launcher/hosts/agent_job.h"
-#include "launcher/hosts/path_probe.h"
-#include "launcher/recipe/placement.h"
 #include "launcher/run/amended_plan.h"
 #include "launcher/run/restart_policy.h"
 

@@ -1,14 +1,11 @@
 #pragma once
 
-#include <atomic>
-
 #include "framework/net/node.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/host_agents.h"
 #include "launcher/recipe/plan.h"
 #include "launcher/recipe/run_files.h"
 #include "launcher/recipe/stage_job.h"
-#include "launcher/run/agent_listeners.h"
 #include "launcher/run/model_questions.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_reach.h"

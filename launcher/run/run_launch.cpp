@@ -3,18 +3,9 @@
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 
-#include <thread>
-
-#include "framework/mutex.h"
-#include "framework/net/node.h"
-#include "framework/store/checkpoint.h"
 #include "framework/trace/merge_traces.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
-#include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/recipe/host_limits.h"
-#include "launcher/recipe/plan.h"
 #include "launcher/run/amended_plan.h"
 #include "launcher/run/coordinator.h"
 #include "launcher/run/loss_history.h"

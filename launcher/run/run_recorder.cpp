@@ -3,11 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <fstream>
-#include <system_error>
 
 #include "framework/fields/bounded_json.h"
 #include "framework/trace/metric_json.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/run/run_events.h"
 #include "launcher/run/run_status.h"

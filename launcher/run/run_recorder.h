@@ -1,7 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "framework/trace/trace_file.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_observer.h"

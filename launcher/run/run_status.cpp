@@ -1,19 +1,20 @@
 #include "launcher/run/run_status.h"
 
+#include <cctype>
 #include <charconv>
 #include <fstream>
-#include <system_error>
 
 #include "framework/fields/bounded_json.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/run/run_directory.h"
 
 namespace strait::run {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -91,6 +92,98 @@ std::vector<std::uint32_t> take_requests(ReplicaRequest request, const fs::path&
   }
   std::ranges::sort(requested);
   return requested;
+}
+
+namespace {
+
+// Bounds the memory for a log of any size; the caller asks again for the rest.
+constexpr std::size_t kMostTaken = 4 << 20;
+constexpr std::string_view kTimeShape = "dddd-dd-dd dd:dd:dd.ddd";
+
+bool begins_with_time(std::string_view line) {
+  return line.size() >= kTimeShape.size() &&
+         std::ranges::equal(line.substr(0, kTimeShape.size()), kTimeShape, [](char c, char shape) {
+           return shape == 'd' ? std::isdigit(static_cast<unsigned char>(c)) != 0 : c == shape;
+         });
+}
+
+// "1.0" as numbers; other names sort first.
+std::tuple<int, int, std::string> process_order(const fs::path& file) {
+  const std::string name = file.stem().string();
+  int stage = -1;
+  int replica = -1;
+  const char* const end = name.data() + name.size();
+  const auto first = std::from_chars(name.data(), end, stage);
+  if (first.ec == std::errc() && first.ptr != end) std::from_chars(first.ptr + 1, end, replica);
+  return {replica, stage, name};
+}
+
+}  // namespace
+
+LogReader::LogReader(const fs::path& file) : file_(file), process_(file.stem().string()) {}
+
+// Errors are ignored: the log of a process that has not started yet is missing.
+std::vector<LogLine> LogReader::take(bool rest) {
+  std::error_code gone;
+  const std::uint64_t size = fs::file_size(file_, gone);
+  std::vector<LogLine> lines;
+  if (gone) return lines;
+  if (size < taken_) {  // the file was replaced
+    taken_ = 0;
+    unfinished_.clear();
+  }
+  std::ifstream in(file_, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(taken_));
+  // A line may be longer than a piece.
+  bool complete = false;
+  while (!complete && taken_ < size) {
+    std::string piece(static_cast<std::size_t>(std::min<std::uint64_t>(size - taken_, kMostTaken)),
+                      '\0');
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    piece.resize(static_cast<std::size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+    if (piece.empty()) break;  // truncated meanwhile
+    taken_ += piece.size();
+    complete = piece.find('\n') != piece.npos;
+    unfinished_ += piece;
+  }
+  // The rest of the file is taken only at its end; before that the line may still grow.
+  rest = rest && taken_ >= size;
+  std::size_t at = 0;
+  for (;;) {
+    const std::size_t end = unfinished_.find('\n', at);
+    if (end == unfinished_.npos && !(rest && at < unfinished_.size())) break;
+    std::string line = unfinished_.substr(at, end == unfinished_.npos ? end : end - at);
+    // A line without a time belongs to the one before it, so that by_time() keeps them together.
+    if (begins_with_time(line)) time_ = line.substr(0, kTimeShape.size());
+    lines.push_back({time_, process_, std::move(line)});
+    at = end == unfinished_.npos ? unfinished_.size() : end + 1;
+  }
+  unfinished_.erase(0, at);
+  return lines;
+}
+
+std::vector<fs::path> log_files(const fs::path& folder, const std::string& process) {
+  std::vector<fs::path> files;
+  for (const fs::path& file : store::entries_of(folder)) {
+    if (file.extension() != ".log") continue;
+    if (process.empty() || file.stem() == process) files.push_back(file);
+  }
+  std::ranges::sort(files, {}, process_order);
+  return files;
+}
+
+std::string last_line_with(const fs::path& file, const std::string& text) {
+  std::ifstream lines(file);
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(text) != std::string::npos) found = line;
+  }
+  return found;
+}
+
+std::vector<LogLine> by_time(std::vector<LogLine> lines) {
+  std::ranges::stable_sort(lines, {}, &LogLine::time);
+  return lines;
 }
 
 }  // namespace strait::run

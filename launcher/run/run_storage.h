@@ -1,7 +1,5 @@
 #pragma once
 
-#include <atomic>
-
 #include "framework/store/checkpoint.h"
 #include "framework/store/manifest.h"
 #include "launcher/recipe/run_files.h"

@@ -1,10 +1,8 @@
 #include "launcher/run/run_transfer.h"
 
 #include "framework/store/step_folders.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
-#include "launcher/recipe/run_files.h"
 
 namespace strait::run {
 namespace {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <future>
-
 #include "launcher/recipe/plan.h"
 #include "launcher/recipe/stage_job.h"
 #include "launcher/run/checkpoint_table.h"

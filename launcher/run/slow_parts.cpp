@@ -1,7 +1,6 @@
 #include "launcher/run/slow_parts.h"
 
 #include "launcher/base/median.h"
-#include "launcher/recipe/speeds.h"
 
 namespace strait::run {
 namespace {

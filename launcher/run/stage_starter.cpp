@@ -1,7 +1,5 @@
 #include "launcher/run/stage_starter.h"
 
-#include "framework/store/checkpoint.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/launcher_links.h"
 #include "launcher/base/own_program.h"
 

@@ -10,7 +10,6 @@
 #include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/base/text.h"
-#include "launcher/recipe/host_limits.h"
 
 namespace strait::worker {
 

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <thread>
-
 #include "framework/mutex.h"
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"

@@ -1,6 +1,5 @@
 #include "launcher/worker/data_links.h"
 
-#include "launcher/base/errors.h"
 #include "launcher/worker/stage_settings.h"
 
 namespace strait::worker {

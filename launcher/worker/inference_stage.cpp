@@ -4,18 +4,13 @@
 #include <ATen/core/grad_mode.h>
 #include <spdlog/spdlog.h>
 
-#include <cstring>
-
 #include "framework/bytes.h"
 #include "framework/store/checkpoint.h"
-#include "launcher/base/errors.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/run/control_message.h"
 #include "launcher/worker/compute_device.h"
 #include "launcher/worker/data_links.h"
-#include "models/model.h"
 
 namespace strait::worker {
 namespace {

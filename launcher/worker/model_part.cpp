@@ -8,12 +8,9 @@
 #include <deque>
 #include <thread>
 
-#include "kernels/cross_entropy.h"
 #include "kernels/kernel_tensors.h"
-#include "kernels/random.h"
 #include "launcher/base/errors.h"
 #include "models/batch_invariance.h"
-#include "models/pass.h"
 
 namespace strait::worker {
 namespace {

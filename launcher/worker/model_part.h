@@ -1,7 +1,5 @@
 #pragma once
 
-#include <functional>
-
 #include "launcher/run/inference.h"
 #include "models/key_value_cache.h"
 #include "models/model.h"

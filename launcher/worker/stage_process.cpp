@@ -1,11 +1,9 @@
 #include <ATen/Parallel.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
-#include <thread>
 
 #include "framework/net/node.h"
 #include "framework/net/wake_signal.h"

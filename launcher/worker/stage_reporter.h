@@ -2,9 +2,6 @@
 
 #include <c10/core/Device.h>
 
-#include <atomic>
-#include <thread>
-
 #include "framework/mutex.h"
 #include "framework/trace/span_log.h"
 #include "launcher/base/machine.h"

@@ -2,13 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include <system_error>
-
-#include "framework/mutex.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
-#include "framework/tensors/safetensors_writer.h"
-#include "launcher/base/errors.h"
 #include "launcher/recipe/resume.h"
 #include "launcher/recipe/run_files.h"
 

@@ -5,8 +5,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "framework/codec/codec.h"
-#include "framework/sync/forecast.h"
 #include "launcher/base/own_program.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"

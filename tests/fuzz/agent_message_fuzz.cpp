@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "launcher/hosts/agent_message.h"
-#include "launcher/hosts/tcp_socket.h"
+#include "launcher/hosts/forwarding.h"
 
 using namespace strait::hosts;
 

@@ -2,7 +2,7 @@
 // parsed formats to bytes that parse to the same message.
 #include <cstdlib>
 
-#include "launcher/hosts/transfer_message.h"
+#include "launcher/hosts/transfer_peers.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace message = strait::transfer::message;

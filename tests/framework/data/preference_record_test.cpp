@@ -1,11 +1,10 @@
-#include "framework/data/preference_record.h"
-
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
 
 #include "framework/data/data_preparation.h"
+#include "framework/data/record_reader.h"
 #include "tests/framework/data/no_tokenizers.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"

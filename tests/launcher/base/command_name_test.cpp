@@ -1,7 +1,6 @@
-#include "launcher/base/command_name.h"
-
 #include <gtest/gtest.h>
 
+#include "launcher/base/own_program.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::base {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "launcher/base/command_name.h"
+#include "launcher/base/own_program.h"
 
 namespace strait::base {
 namespace {

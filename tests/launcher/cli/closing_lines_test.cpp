@@ -5,7 +5,7 @@
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
-#include "launcher/base/command_name.h"
+#include "launcher/base/own_program.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::cli {

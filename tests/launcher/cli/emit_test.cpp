@@ -1,9 +1,7 @@
-#include "launcher/cli/emit.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/base/errors.h"
+#include "launcher/cli/verbs.h"
 
 namespace strait::cli {
 namespace {

@@ -1,8 +1,10 @@
 // What the doctor says of links, from routes that were found.
-#include "launcher/cli/link_checkup.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/cli/verbs.h"
+#include "launcher/hosts/host_inspection.h"
+#include "launcher/hosts/path_probe.h"
 
 namespace strait::cli {
 namespace {

@@ -1,11 +1,10 @@
-#include "launcher/hosts/diagnostics.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "launcher/base/own_program.h"
 #include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/host_inspection.h"
 #include "tests/launcher/hosts/ssh_in_path.h"
 
 namespace strait::hosts {

@@ -1,10 +1,9 @@
-#include "launcher/hosts/node_rank.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "launcher/hosts/join_ticket.h"
 #include "tests/launcher/user_error.h"
 
 namespace strait::hosts {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
-#include "launcher/hosts/tcp_socket.h"
+#include "launcher/hosts/forwarding.h"
 #include "tests/launcher/hosts/served_hosts.h"
 #include "tests/launcher/user_error.h"
 #include "tests/refusal_of.h"

@@ -5,7 +5,7 @@
 
 #include <future>
 
-#include "launcher/hosts/tcp_socket.h"
+#include "launcher/hosts/forwarding.h"
 #include "tests/launcher/hosts/served_hosts.h"
 
 namespace strait::hosts {

@@ -1,6 +1,6 @@
-#include "launcher/hosts/rate_limit.h"
-
 #include <gtest/gtest.h>
+
+#include "launcher/hosts/file_server.h"
 
 namespace strait::transfer {
 namespace {

@@ -1,10 +1,9 @@
-#include "launcher/hosts/transfer_message.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "launcher/hosts/chunk_table.h"
+#include "launcher/hosts/transfer_peers.h"
 
 namespace strait::transfer::message {
 namespace {

@@ -1,9 +1,8 @@
-#include "launcher/planner/model_folder.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/planner/planned_model.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::planner {

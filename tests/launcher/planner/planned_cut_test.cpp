@@ -5,7 +5,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
-#include "launcher/recipe/host_limits.h"
+#include "launcher/recipe/placement.h"
 #include "launcher/recipe/speeds.h"
 #include "models/model_config.h"
 #include "stages/partition.h"

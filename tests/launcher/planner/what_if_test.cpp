@@ -1,8 +1,7 @@
-#include "launcher/planner/what_if.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/planner/plan_maker.h"
 #include "tests/launcher/user_error.h"
 
 namespace strait::planner {

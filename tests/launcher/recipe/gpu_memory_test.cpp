@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
-#include "launcher/recipe/host_limits.h"
+#include "launcher/recipe/placement.h"
+#include "launcher/recipe/plan.h"
 
 namespace strait::plan {
 namespace {

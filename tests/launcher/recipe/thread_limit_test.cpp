@@ -2,7 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
-#include "launcher/recipe/host_limits.h"
+#include "launcher/recipe/placement.h"
+#include "launcher/recipe/plan.h"
 #include "tests/launcher/user_error.h"
 
 namespace strait::plan {

@@ -1,9 +1,8 @@
-#include "launcher/run/agent_listeners.h"
-
 #include <gtest/gtest.h>
 
 #include "launcher/base/launcher_links.h"
 #include "launcher/hosts/host_facts.h"
+#include "launcher/run/run_reach.h"
 
 namespace strait::run {
 namespace {

@@ -6,7 +6,8 @@
 #include <limits>
 
 #include "launcher/base/errors.h"
-#include "launcher/recipe/host_limits.h"
+#include "launcher/recipe/placement.h"
+#include "launcher/recipe/plan.h"
 #include "tests/launcher/user_error.h"
 
 namespace strait::run {

@@ -1,8 +1,7 @@
-#include "launcher/run/log_reader.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/run/run_status.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::run {
