@@ -1,6 +1,7 @@
 """Holds files and functions to their sizes, and names and texts to the project's rules.
 
-Raise a budget only in a commit that says why. Runs its own planted violations first.
+Raise a budget only in a commit that says why. Runs its own planted violations first. With a folder of sources of C++
+(`budgets_test.py DIR`) it only prints how these divide code into files: to compare other projects with this one.
 """
 
 import os
@@ -57,6 +58,14 @@ CPP = (".h", ".cpp", ".cu", ".cuh")
 TEXT = CPP + (".py", ".sh", ".md", ".txt", ".cmake", ".in", ".toml", ".json", ".jsonl", "strait")
 
 NAMELESS = {"util", "utils", "utility", "utilities", "common", "helper", "helpers", "misc", "stuff"}
+PRODUCT = ("framework/", "kernels/", "launcher/", "models/", "placement/", "schedules/", "stages/")
+# What divides code into files may get better, and not worse: least and most.
+HOUSE = {
+    "headers with one user": (0, 71),
+    "lines of includes and namespaces, %": (0, 7.3),
+    "comments in sources, %": (4.3, 100),
+    "kinds of messages": (0, 63),
+}
 NAMELESS_TYPES = re.compile(
     r"\b(?:class|struct)\s+(\w*(?:Manager|Context|Engine|Helper|Helpers|Util|Utils))\b\s*(?:final\s*)?[:{]")
 # Spelled in halves, so that this file does not find itself.
@@ -148,7 +157,58 @@ def violations_of(path, text):
             yield f"{path}:{number}: {len(line)} columns, {PAGE_COLUMNS} allowed; wrap it, or make the table a list"
 
 
+def share(part, whole):
+    return round(100 * part / max(whole, 1), 2)
+
+
+def house_of(files):
+    """How C++ is divided into files: {path: text} -> {measure: value}. Headers with one user are part of it."""
+    headers = [path for path in files if path.endswith((".h", ".hpp", ".cuh"))]
+    users = {}
+    for path, text in files.items():
+        for name in re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', text, re.MULTILINE):
+            users.setdefault(os.path.basename(name), []).append((name, path))
+
+    def users_of(header):
+        stem = header.rpartition(".")[0]
+        return {path for name, path in users.get(os.path.basename(header), ())
+                if header.endswith(name) and path.rpartition(".")[0] != stem}
+
+    lines = [line for text in files.values() for line in text.splitlines()]
+    own = [line for path, text in files.items() if path not in headers for line in text.splitlines()]
+    types = sum(len(re.findall(r"\b(?:class|struct|enum)\s+\w[^;(){}]*\{", bare(text))) for text in files.values())
+    messages = re.findall(r"using \w*Message =\s*std::variant<([^;]*)>;", "\n".join(files.values()))
+    return {
+        "headers": len(headers),
+        "sources": len(files) - len(headers),
+        "headers with one user": sum(len(users_of(header)) == 1 for header in headers),
+        "lines": len(lines),
+        "types in 1,000 lines": round(1000 * types / max(len(lines), 1), 1),
+        "lines of includes and namespaces, %": share(
+            sum(bool(re.match(r"\s*#\s*(include|pragma once)|namespace .*\{|\}\s*// namespace", line)) for line in lines), len(lines)),
+        "comments in sources, %": share(sum(line.lstrip().startswith("//") for line in own), len(own)),
+        "kinds of messages": sum(listed.count(",") + 1 for listed in messages),
+    }
+
+
+def worse_than_held(measured):
+    for name, (least, most) in HOUSE.items():
+        if not least <= measured[name] <= most:
+            yield f"{name}: {measured[name]}, but {least} to {most} are allowed; join what belongs together"
+
+
+def lines_by_room(files):
+    rooms = {}
+    for path, text in files.items():
+        rooms[os.path.dirname(path)] = rooms.get(os.path.dirname(path), 0) + text.count("\n")
+    return rooms
+
+
 def self_test():
+    house = house_of({"a/b.h": '#pragma once\nstruct B {\n};\n', "a/b.cpp": '#include "a/b.h"\n// why\nint b;\n',
+                      "a/c.cpp": '#include "a/b.h"\nusing AMessage = std::variant<B, int>;\n'})
+    assert house["headers with one user"] == 1 and house["kinds of messages"] == 2 and house["types in 1,000 lines"] == 125
+    assert house["comments in sources, %"] == 20 and house["lines of includes and namespaces, %"] == 37.5, house
     long_body = "  f();\n" * FUNCTION_LINES
     planted = {
         ("models/a.h", "#pragma once\n" + "\n" * HEADER_LINES): "151 lines, 150 allowed",
@@ -182,8 +242,16 @@ def self_test():
 
 def main():
     self_test()
+    if len(sys.argv) > 1:
+        found = (path for path in pathlib.Path(sys.argv[1]).rglob("*") if path.suffix in (".h", ".hpp", ".cc", ".cpp", ".cu"))
+        print(house_of({str(path): path.read_text(errors="replace") for path in found}))
+        return 0
     files = source_files(*TEXT)
+    product = {path: text for path, text in files.items() if path.endswith(CPP) and path.startswith(PRODUCT)}
+    house = house_of(product)
+    print(house, lines_by_room(product), sep="\n")
     found = [line for path, text in files.items() for line in violations_of(path, text)]
+    found += worse_than_held(house)
     found += [f"{path}: a compiled file; build it below build/" for path in compiled_files()]
     functions = sum(1 for path, text in files.items() if path.endswith(CPP) for _ in functions_of(text))
     assert functions > 200, f"only {functions} functions seen: the measure has gone blind"
