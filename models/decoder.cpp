@@ -274,6 +274,17 @@ std::unique_ptr<Model> make_decoder(const ModelConfig& whole, LayerRange range, 
   return std::make_unique<Model>(range, std::move(layers), std::move(tied));
 }
 
+bool repeats_decoder(const ModelConfig& whole, LayerRange range) {
+  const DecoderConfig& config = decoder_of(whole);
+  for (int index = range.first; index <= range.last; ++index) {
+    if (index == 0 && config.embedding_dropout > 0) return false;
+    if (index == 0 || index > config.blocks) continue;
+    if (config.attention_dropout > 0 || config.residual_dropout > 0) return false;
+    if (config.block_sparse(index - 1)) return false;
+  }
+  return true;
+}
+
 // Of a DeltaNet, as the hub's library draws them.
 constexpr Initialization kDecayRates{.log_lowest = 0.01, .log_highest = 16};
 
@@ -321,6 +332,7 @@ Family decoder_family(std::string name, DecoderConfig (*read)(const ConfigReader
   family.describe = describe_decoder;
   family.make = make_decoder;
   family.initialization = initialize_decoder;
+  family.repeats = repeats_decoder;
   family.names = std::move(names);
   return family;
 }

@@ -68,6 +68,10 @@ struct Family {
   FileNames names;
   bool input_first = false;          // matrices of the blocks are stored as [in, out]
   bool experts_input_first = false;  // and of the experts
+  // Whether training forwards of these layers, while frozen, give a row the same values at every
+  // visit, in any micro-batch: no dropout, and no experts, whose matrices multiply as many rows as
+  // the router sends them. Null: no.
+  bool (*repeats)(const ModelConfig& config, LayerRange range) = nullptr;
 };
 
 // The families of this library. Each is in the file with its name, or in that of its parent.

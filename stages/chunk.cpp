@@ -53,7 +53,11 @@ at::Tensor leaf_of(const at::Tensor& values) {
 
 std::vector<Chunk::Segment> Chunk::segments() const {
   const std::size_t layers = model_.layers().size();
-  if (!options_.recompute) return {{0, layers}};
+  if (!options_.recompute) {
+    const std::size_t frozen = has_first_trained_layer() ? frozen_layers() : 0;
+    if (frozen == 0) return {{0, layers}};
+    return {{0, frozen}, {frozen, layers - frozen}};
+  }
   std::vector<Segment> single;
   for (std::size_t i = 0; i < layers; ++i) single.push_back({i, 1});
   return single;
@@ -75,6 +79,12 @@ at::Tensor Chunk::run(const Segment& segment, at::Tensor values, const models::P
   return values;
 }
 
+const FrozenRows* Chunk::rows_that_hold(const Phase& phase, MicroBatch micro_batch) const {
+  FrozenRows* const rows = options_.frozen_rows;
+  if (rows == nullptr || options_.first_trained_layer < model_.range().first) return nullptr;
+  return rows->holds(phase, micro_batch) ? rows : nullptr;
+}
+
 Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& input) {
   Kept kept{pass_of(input.rows, phase, options_, micro_batch), {}, {}};
   const bool keeps = phase.training && has_backward();
@@ -82,13 +92,24 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
   // Forwards that a backward repeats are not counted again.
   models::Pass counted = kept.pass;
   if (phase.training) counted.load = &load_;
+  const bool held = rows_that_hold(phase, micro_batch) != nullptr;
+  const bool keeps_rows =
+      options_.frozen_rows != nullptr && phase.training && has_first_trained_layer();
   at::Tensor values = input.values;
   for (const Segment& segment : segments()) {
+    if (held && !has_backward(segment)) {
+      kept.inputs.emplace_back();
+      if (!options_.recompute) kept.outputs.emplace_back();
+      continue;
+    }
+    if (keeps_rows && !held && segment.first == frozen_layers()) {
+      options_.frozen_rows->keep({values, input.rows});
+    }
     // Every segment has its own graph; backward() connects them by the gradients of their inputs.
     if (keeps) values = passes_gradient(segment) ? leaf_of(values) : values.detach();
     kept.inputs.push_back(keeps && has_backward(segment) ? values : at::Tensor());
     values = run(segment, values, counted);
-    if (!options_.recompute) kept.outputs.push_back(values);
+    if (!options_.recompute) kept.outputs.push_back(has_backward(segment) ? values : at::Tensor());
   }
   if (keeps) {
     // A second forward would overwrite activations that a backward still needs.

@@ -3,6 +3,7 @@
 #include "kernels/weight_gradient_queue.h"
 #include "models/expert_load.h"
 #include "models/model.h"
+#include "stages/frozen_rows.h"
 #include "stages/ports.h"
 
 namespace strait::stages {
@@ -13,8 +14,9 @@ struct ChunkOptions {
   bool recompute = false;        // keep only the inputs of layers, and repeat forwards in backwards
   int first_trained_layer = 0;   // no layer before it has a backward
   bool splits_backward = false;  // weight_gradients() is called after every backward()
-  std::int64_t micro_batches = 1;  // of a step, over all replicas
-  double noise = 0;                // Pass::noise in training
+  std::int64_t micro_batches = 1;     // of a step, over all replicas
+  double noise = 0;                   // Pass::noise in training
+  FrozenRows* frozen_rows = nullptr;  // of the stage; null: every row is computed anew
 };
 
 // Consecutive layers, and what their forwards keep for their backwards. Independent of the ports.
@@ -42,9 +44,14 @@ class Chunk {
   models::ExpertLoad take_load() { return std::exchange(load_, {}); }
 
   bool has_backward() const { return options_.first_trained_layer <= model_.range().last; }
+  // The stage's frozen rows, if they hold this micro-batch. Then the input of a chunk with the
+  // first trained layer is their flow(), and a chunk below it has no forward. Null for chunks above
+  // it.
+  const FrozenRows* rows_that_hold(const Phase& phase, MicroBatch micro_batch) const;
 
  private:
-  // Layers in one autograd graph: all of them, or one when recomputing.
+  // Layers in one autograd graph: the trained ones with all above them, and the others; or one when
+  // recomputing.
   struct Segment {
     std::size_t first;
     std::size_t count;
@@ -56,6 +63,13 @@ class Chunk {
   };
 
   std::vector<Segment> segments() const;
+  bool has_first_trained_layer() const {
+    return has_backward() && options_.first_trained_layer >= model_.range().first;
+  }
+  // Layers before the first trained one, which is in this chunk.
+  std::size_t frozen_layers() const {
+    return static_cast<std::size_t>(options_.first_trained_layer - model_.range().first);
+  }
   // Whether a layer before the segment is trained, so that its input needs a gradient.
   bool passes_gradient(const Segment& segment) const;
   bool has_backward(const Segment& segment) const;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include "framework/data/sample_order.h"
 #include "framework/store/store_error.h"
@@ -25,6 +26,16 @@ AdamWOptions optimizer_options(const StageOptions& options, const models::ModelD
   return adamw;
 }
 
+std::unique_ptr<FrozenRows> make_frozen_rows(const StageOptions& options) {
+  if (options.frozen_rows.entry_bytes == 0) return nullptr;
+  FrozenRowsOptions rows;
+  rows.limits = options.frozen_rows;
+  rows.disk_file = options.folder / fmt::format("frozen-rows-{}", options.batch.replica);
+  rows.order = sample_order_options(options.batch, options.training_rows);
+  rows.micro_batch_rows = options.batch.micro_batch_rows;
+  return std::make_unique<FrozenRows>(std::move(rows));
+}
+
 }  // namespace
 
 Stage::Stage(const StageOptions& options)
@@ -33,7 +44,8 @@ Stage::Stage(const StageOptions& options)
           options.snapshots ? options.snapshots->memory_bytes : 0)),
       description_(models::describe(options.model)),
       first_trained_layer_(description_.first_trained_layer()),
-      slots_(make_slots(options, first_trained_layer_)),
+      frozen_rows_(make_frozen_rows(options)),
+      slots_(make_slots(options, first_trained_layer_, frozen_rows_.get())),
       tied_(share_tied(slots_)),
       parameters_(own_parameters(true)),
       frozen_(own_parameters(false)),
@@ -55,7 +67,8 @@ Stage::Stage(const StageOptions& options)
   }
 }
 
-std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_trained_layer) {
+std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_trained_layer,
+                                         FrozenRows* frozen_rows) {
   ChunkOptions chunk;
   chunk.seed = options.seed;
   chunk.first_micro_batch = static_cast<std::int32_t>(micro_batches_before(options.batch));
@@ -63,6 +76,7 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
   chunk.recompute = options.recompute;
   chunk.noise = options.noise;
   chunk.first_trained_layer = first_trained_layer;
+  chunk.frozen_rows = frozen_rows;
   std::vector<ChunkSlot> slots;
   for (const ChunkPlan& plan : options.chunks) {
     const auto index = static_cast<ChunkIndex>(slots.size());

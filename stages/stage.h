@@ -5,6 +5,7 @@
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
 #include "stages/boundary.h"
+#include "stages/frozen_rows.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_loop.h"
 #include "stages/stage_options.h"
@@ -87,7 +88,8 @@ class Stage {
   store::Step run(StageObserver& observer, SaveCheckpoint save, SaveCheckpoint keep = {});
 
  private:
-  static std::vector<ChunkSlot> make_slots(const StageOptions& options, int first_trained_layer);
+  static std::vector<ChunkSlot> make_slots(const StageOptions& options, int first_trained_layer,
+                                           FrozenRows* frozen_rows);
   static models::TiedWeight share_tied(const std::vector<ChunkSlot>& slots);
   std::unique_ptr<Boundary> make_boundary(const ChunkPlan& chunk, BoundarySide side) const;
   std::vector<Boundary*> boundaries() const;  // connected ones, by slot, upper first
@@ -116,6 +118,7 @@ class Stage {
   const std::shared_ptr<tensors::SnapshotMemory> snapshot_memory_;
   const models::ModelDescription description_;
   const int first_trained_layer_;
+  const std::unique_ptr<FrozenRows> frozen_rows_;  // null: every row is computed anew
   std::vector<ChunkSlot> slots_;
   models::TiedWeight tied_;                    // empty: there is none, or it is frozen
   std::vector<models::Parameter> parameters_;  // trained

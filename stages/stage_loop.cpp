@@ -231,7 +231,10 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
   const MicroBatch micro_batch = action.micro_batch;
   switch (action.work) {
     case schedules::Work::forward: {
-      const Flow input = slot.upstream->take(phase, micro_batch);
+      const FrozenRows* held = slot.chunk->rows_that_hold(phase, micro_batch);
+      if (held != nullptr && !slot.chunk->has_backward()) break;  // a chunk above has the result
+      const Flow input =
+          held != nullptr ? held->flow(micro_batch) : slot.upstream->take(phase, micro_batch);
       slot.downstream->give(phase, micro_batch, slot.chunk->forward(phase, micro_batch, input));
       break;
     }

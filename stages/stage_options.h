@@ -46,7 +46,12 @@ struct StageOptions {
   PreferenceOptions preference;
   // Size of the token file. Activation caches need it on every stage.
   std::int64_t training_rows = 0;
-  std::int64_t row_tokens = 0;                  // of one row
+  std::int64_t row_tokens = 0;  // of one row
+  // Of FrozenRows: a run of several epochs whose layers below the first trained one draw no random
+  // numbers, and whose boundaries there are raw. The same on all stages of a replica. No
+  // entry_bytes: none.
+  codec::CacheLimits frozen_rows = {};
+  std::filesystem::path folder = {};            // of their file
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
   AdamWOptions adamw;                           // without names for Muon
   bool muon = false;                            // updates matrices of blocks

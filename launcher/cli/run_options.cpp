@@ -93,7 +93,7 @@ run::ModelQuestions model_questions() {
                               const std::filesystem::path& run,
                               const plan::Plan& plan) { files->write(run, plan); },
           .forecast_step = planner::forecast_step,
-          .compute_seconds = planner::compute_seconds,
+          .compute_seconds = planner::steady_compute_seconds,
           .needed_files = planner::needed_files,
           .guess_loss = planner::guess_loss,
           .check_replica_devices = planner::check_replica_devices,

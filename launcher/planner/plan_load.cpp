@@ -231,6 +231,8 @@ std::vector<plan::StepPart> step_parts(const plan::Plan& plan) {
                                      plan.step_seconds + sync,
                                      plan.first_epoch_step_seconds + sync}};
   double works = 0;
+  double first_works = 0;
+  const std::map<net::ProcessName, double> at_first = compute_seconds(plan, true);
   for (const auto& [name, seconds] : compute_seconds(plan)) {
     const plan::Plan::Process& process = plan.process(name);
     const std::string of = fmt::format("{} (host {})", name.describe(), process.host);
@@ -244,10 +246,11 @@ std::vector<plan::StepPart> step_parts(const plan::Plan& plan) {
                      "compute of " + of,
                      {},
                      seconds,
-                     seconds,
+                     at_first.at(name),
                      !speed.measured && !speed.stated});
     parts.push_back({Kind::update, name, "update of " + of, {}, update, update, !speed.measured});
     works = std::max(works, seconds + update);
+    first_works = std::max(first_works, at_first.at(name) + update);
   }
   for (const plan::Plan::Process& process : plan.processes) {
     add_coding_parts(plan, process, model.hidden, parts);
@@ -279,7 +282,7 @@ std::vector<plan::StepPart> step_parts(const plan::Plan& plan) {
                    "waiting of the busiest process",
                    {},
                    parts[0].seconds - works,
-                   parts[0].first_epoch_seconds - works});
+                   parts[0].first_epoch_seconds - first_works});
   return parts;
 }
 

@@ -172,7 +172,9 @@ std::string link_table(const plan::Plan& plan, std::size_t columns) {
     table.push_back(plan_column(heading, plan.links,
                                 [&](const Link& link) { return base::byte_text(link.*bytes); }));
   };
-  if (std::ranges::any_of(plan.links, &Link::has_cache)) {
+  if (std::ranges::any_of(plan.links, [](const Link& link) {
+        return link.has_cache() || link.first_forward_bytes != link.forward_bytes;
+      })) {
     add_bytes("in epoch 1", &Link::first_forward_bytes);
   }
   add_bytes("down per step", &Link::forward_bytes);

@@ -31,7 +31,8 @@ struct Sizes {
   std::int64_t pass_tokens;  // see PipelineQuestion
   std::int64_t threads;
   std::optional<TieBytes> tie;
-  std::int64_t recomputed_bytes;  // of the layer that is recomputed
+  std::int64_t recomputed_bytes;   // of the layer that is recomputed
+  codec::CacheLimits frozen = {};  // see frozen_rows()
 };
 
 // Costs of a replica's pipeline after the first epoch (cache hits) and in the first epoch.
@@ -50,16 +51,21 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
   costs.known.schedule = plan.recipe.pipeline.schedule;
   costs.known.micro_batches = plan.micro_batches_of(replica);
   costs.known.stages = std::ssize(hosts);
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
+  const auto chunk = [&](std::size_t i, const models::LayerRange& layers) {
     const std::size_t host = hosts[i % hosts.size()];
     const plan::ComputeSpeed speed =
         plan::compute_speed(plan, host, sizes.threads, std::ranges::count(all_hosts, host));
-    costs.known.chunks.push_back(
-        chunk_cost(model, ranges[i], sizes.micro_batch_tokens + sizes.pass_tokens, speed));
-    costs.known.chunks.back().update_seconds = update_seconds(plan, host, model, ranges[i]);
-  }
+    schedules::ChunkCost cost =
+        chunk_cost(model, layers, sizes.micro_batch_tokens + sizes.pass_tokens, speed);
+    cost.update_seconds = update_seconds(plan, host, model, layers);
+    return cost;
+  };
   costs.known.links.resize(ranges.size() - 1);  // nothing is sent within a stage
   costs.first_epoch = costs.known;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    costs.first_epoch.chunks.push_back(chunk(i, ranges[i]));
+    costs.known.chunks.push_back(chunk(i, later_layers(ranges[i], model, sizes.frozen)));
+  }
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
     const std::size_t upper = hosts[i % hosts.size()];
     const std::size_t lower = hosts[(i + 1) % hosts.size()];
@@ -72,9 +78,9 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     add_coding(plan.recipe.codec, values, costs.known.links[i]);
     add_coding(plan.recipe.codec, values, costs.first_epoch.links[i]);
   }
-  const std::size_t first = hosts.front();
-  const std::size_t last = hosts.back();
   if (sizes.tie) {
+    const std::size_t first = hosts.front();
+    const std::size_t last = hosts.back();
     costs.known.tie_seconds =
         tie_seconds(sizes.tie->gradients, sizes.tie->values, costs.known.micro_batches,
                     plan::path_speed(plan, first, last), plan::path_speed(plan, last, first));
@@ -199,6 +205,7 @@ void plan_processes(plan::Plan& plan, const models::ModelDescription& model, con
       plan::Plan::Process process =
           plan_process(plan, model, cut.layers, {stage, replica}, host, sizes);
       process.activation_bytes += sizes.recomputed_bytes;
+      process.activation_bytes += frozen_row_bytes(process.chunks, model, sizes.frozen);
       process.host = hosts[host].name;
       if (fills_caches(plan)) {
         process.cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
@@ -256,9 +263,7 @@ bool fits_memory(const plan::Plan& plan) {
 // The largest number of processes on one host.
 std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   std::ptrdiff_t most = 1;
-  for (const std::size_t host : hosts) {
-    most = std::max(most, std::count(hosts.begin(), hosts.end(), host));
-  }
+  for (const std::size_t host : hosts) most = std::max(most, std::ranges::count(hosts, host));
   return most;
 }
 
@@ -306,9 +311,9 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   const PlannedCut cut =
       plan_cut(resolved, plan.speeds, model, plan.micro_batches, question.layer_times);
   const std::int64_t tokens = rows * resolved.data.row;
-  const Sizes sizes{tokens, question.pass_tokens, threads_of(resolved, most_on_a_host(cut.hosts)),
-                    tie_bytes(plan, model, question.train),
-                    question.recomputed_bytes_per_token * tokens};
+  Sizes sizes{tokens, question.pass_tokens, threads_of(resolved, most_on_a_host(cut.hosts)),
+              tie_bytes(plan, model, question.train), question.recomputed_bytes_per_token * tokens};
+  sizes.frozen = frozen_rows(plan, model, {cut.layers.front(), cut.hosts, sizes.threads});
   const bool samples_return = plan.steps > plan.epoch_steps;
   std::vector<PlannedBoundary> boundaries =
       plan_boundaries(resolved, model, cut.layers, *question.train.tokens, samples_return);
@@ -320,6 +325,7 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
     chosen.pipeline.rows = plan.replica_rows;
     boundaries = plan_boundaries(chosen, model, cut.layers, *question.train.tokens, samples_return);
   }
+  if (sizes.frozen.entry_bytes > 0) empty_frozen_boundaries(cut.layers, model, boundaries);
   // A deeper pipeline holds more, so the depth is the best one that fits into memory.
   for (std::int64_t deepest = schedules::kDeepestChosen;; deepest = plan.depth - 1) {
     plan_steps(plan, model, cut, boundaries, sizes, deepest);

@@ -4,6 +4,7 @@
 
 #include "framework/codec/codecs.h"
 #include "launcher/planner/host_lines.h"
+#include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
@@ -123,6 +124,10 @@ double coding_seconds(const codec::CodecSettings& settings, codec::Direction dir
 void add_coding(const codec::CodecSettings& settings, double values, schedules::LinkCost& link) {
   const double forward = coding_seconds(settings, codec::Direction::forward, values);
   const double backward = coding_seconds(settings, codec::Direction::backward, values);
+  if (link.forward_bytes + link.backward_bytes == 0) {
+    link.latency_seconds = 0;  // nothing crosses, so nobody waits for it
+    return;
+  }
   link.latency_seconds += forward + backward;  // the mean of both ways, at two ends
   const auto cap = [](double& rate, double bytes, double coding) {
     if (bytes > 0) rate = std::min(rate, bytes / coding);
@@ -233,6 +238,7 @@ double forward_seconds(StepCosts costs, double bytes, std::int64_t depth) {
 
 std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   const models::ModelDescription model = trained_model(plan);
+  const codec::CacheLimits frozen = frozen_rows(plan, model);
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
   const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
@@ -243,7 +249,7 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     costs.links.resize(costs.chunks.size() - 1);  // nothing is sent inside a stage
     for (std::size_t c = 0; c < process.chunks.size(); ++c) {
       costs.chunks[c * stages + process.name.stage] =
-          chunk_cost(model, process.chunks[c], tokens, compute);
+          chunk_cost(model, later_layers(process.chunks[c], model, frozen), tokens, compute);
       costs.chunks[c * stages + process.name.stage].update_seconds =
           update_seconds(plan, process.host_index, model, process.chunks[c]);
     }
@@ -283,19 +289,29 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   return slowest;
 }
 
-std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan) {
+std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan, bool first_epoch) {
   const models::ModelDescription model = trained_model(plan);
+  const codec::CacheLimits frozen = first_epoch ? codec::CacheLimits() : frozen_rows(plan, model);
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   std::map<net::ProcessName, double> seconds;
   for (const plan::Plan::Process& process : plan.processes) {
     const plan::ComputeSpeed speed = plan::compute_speed(plan, process);
     double micro_batch = 0;
     for (const models::LayerRange& layers : process.chunks) {
-      const schedules::ChunkCost cost = chunk_cost(model, layers, tokens, speed);
+      const schedules::ChunkCost cost =
+          chunk_cost(model, later_layers(layers, model, frozen), tokens, speed);
       micro_batch += cost.forward_seconds + cost.backward_seconds;
     }
     seconds[process.name] =
         micro_batch * static_cast<double>(plan.micro_batches_of(process.name.replica));
+  }
+  return seconds;
+}
+
+std::map<net::ProcessName, double> steady_compute_seconds(const plan::Plan& plan) {
+  std::map<net::ProcessName, double> seconds = compute_seconds(plan);
+  for (const auto& [name, at_first] : compute_seconds(plan, true)) {
+    if (seconds.at(name) != at_first) seconds.at(name) = 0;
   }
   return seconds;
 }
@@ -305,7 +321,9 @@ StepWork step_work(const plan::Plan& plan, net::ProcessName name, std::int64_t a
   const models::ModelDescription model =
       models::describe(planned_model(plan), {.row_length = plan.recipe.data.row});
   StepWork work;
-  for (const models::LayerRange& layers : own.chunks) {
+  const codec::CacheLimits frozen = frozen_rows(plan, model);
+  for (const models::LayerRange& chunk : own.chunks) {
+    const models::LayerRange layers = later_layers(chunk, model, frozen);
     for (int i = layers.first; i <= layers.last; ++i) {
       const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
       work.flops += layer.forward_flops_per_token * (1 + layer.backward_factor);

@@ -88,12 +88,18 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
 // The model as the plan's stages train it: with adapters, and recomputed layers.
 models::ModelDescription trained_model(const plan::Plan& plan);
 
-// Seconds that each process computes in a step, without its update.
-std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan);
+// Seconds that each process computes in a step, without its update; after the first epoch, unless
+// it is asked for.
+std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan,
+                                                   bool first_epoch = false);
+// The same; 0 for a process that computes less after the first epoch, which a measurement would
+// have to tell from a faster host.
+std::map<net::ProcessName, double> steady_compute_seconds(const plan::Plan& plan);
 
 // The useful work of a process in a step, for its model FLOPs utilization: the forwards and
 // backwards of its layers, by the model's formulas, with attention over whole rows. Recompute, the
-// forwards of a preference's reference, and evaluations do not count.
+// forwards of a preference's reference, and evaluations do not count, and of a layer that only the
+// first epoch computes nothing.
 struct StepWork {
   double flops = 0;
   double devices = 0;  // the part of a GPU, or of the CPUs of a host, that the process has

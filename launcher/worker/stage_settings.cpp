@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/own_program.h"
+#include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
@@ -148,6 +149,8 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.preference = preference(recipe.train.preference);
   options.training_rows = plan.train.rows;
   options.row_tokens = recipe.data.row;
+  options.frozen_rows = planner::frozen_rows(plan, models::describe(options.model));
+  options.folder = job.run_directory;
   options.evaluation_wire = codec::scalar_type(recipe.codec.wire_dtype);
   options.adamw.beta1 = recipe.train.betas.first;
   options.adamw.beta2 = recipe.train.betas.second;

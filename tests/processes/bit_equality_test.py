@@ -194,6 +194,43 @@ class Adapters(Compared):
         self.assertEqual(gradients["1.0>2.0"], 0)
         self.assertGreater(gradients["2.0>3.0"], 0)
 
+    def test_rows_below_lowest_adapter_are_computed_and_sent_once(self):
+        self.write_model("plain", resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+        self.write_data("eval.jsonl", 20)
+        upper = {
+            **self.LORA, "model.lora.layers": [2, 3], "model.path": "plain", "data.eval": "eval.jsonl",
+            "train.eval_every": 7, "checkpoint.every": 10,
+        }
+        anew = {"codec.cache": "0B", "codec.cache_disk": "0B"}
+        reference = self.train("reference", {**split(4, GPIPE), **upper, **anew})
+        epoch = reference.plan()["epoch_steps"]
+        self.assertTrue(2 <= epoch < 8, "the run has too few epochs, or too many")
+        self.assertTrue(all(self.forward_bytes(reference, step, "0.0>1.0") for step in (1, 20)))
+        self.same_bits(reference, self.train("alone", {**split(1, GPIPE), **upper}))
+        run = self.train("kept", {**split(4, ONE_F_ONE_B, 1), **upper})
+        self.same_bits(reference, run)
+        self.assertEqual([e["loss"] for e in run.events("evaluated")],
+                         [e["loss"] for e in reference.events("evaluated")])
+        self.sent_in_first_epoch_only(run, epoch)
+        planned = {link["name"]: link["forward_bytes"] for link in run.plan()["links"]}
+        self.assertEqual([planned[f"boundary {s}.0>{s + 1}.0"] > 0 for s in range(3)], [False, False, True])
+        self.rewind_run(run, 10)
+        self.resumed(run, "--set", "pipeline.stages=2")
+        self.same_bits(reference, run)
+        for step in range(11, 21):  # a new process begins without rows
+            self.assertEqual(self.forward_bytes(run, step, "0.0>1.0") > 0, step < 11 + epoch, f"step {step}")
+
+    def forward_bytes(self, run, step, boundary):
+        (line,) = [m for m in run.metrics() if m["step"] == step]
+        return sum(one["sent_bytes"] for one in line["boundaries"]
+                   if one["direction"] == "forward" and one["boundary"] == boundary)
+
+    def sent_in_first_epoch_only(self, run, epoch):
+        for step in range(1, 21):
+            for boundary in ("0.0>1.0", "1.0>2.0"):
+                self.assertEqual(self.forward_bytes(run, step, boundary) > 0, step <= epoch, f"{boundary}, step {step}")
+            self.assertGreater(self.forward_bytes(run, step, "2.0>3.0"), 0)
+
     def test_adapted_run_resumes_on_another_cut(self):
         settings = {**self.LORA, "checkpoint.every": 10}
         reference = self.train("reference", {**split(1, GPIPE), **settings})

@@ -334,6 +334,8 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.snapshots = settings.snapshots;
   options.training_rows = kRows;
   options.row_tokens = kRowLength;
+  options.frozen_rows = settings.frozen_rows;
+  options.folder = std::filesystem::temp_directory_path();
   options.loop.evaluation_shard = [settings, stage](std::size_t replicas, std::size_t position) {
     return evaluation_of(settings, stage, replicas, position);
   };

@@ -49,8 +49,9 @@ struct RunSettings {
   bool shuffle = true;
   int stop_at = 0;  // ask to stop when this many steps are done; 0: never
   bool evaluate = false;
-  int threads = 1;           // of each stage's arithmetic
-  BoundaryOptions boundary;  // of every boundary; name and position are filled in
+  int threads = 1;                 // of each stage's arithmetic
+  BoundaryOptions boundary;        // of every boundary; name and position are filled in
+  codec::CacheLimits frozen_rows;  // no entry_bytes: every row is computed anew
   int checkpoint_every = 0;
   std::function<bool(std::size_t stage)> finds_caches;  // when resumed with some; empty: all do
   // Wraps every end of a link; may be empty. A process whose thread ends by an exception is lost,

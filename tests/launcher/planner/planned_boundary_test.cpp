@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/planner/planned_model.h"
 #include "models/model_config.h"
 #include "tests/launcher/user_error.h"
 
@@ -50,6 +51,87 @@ recipe::Recipe::Codec delta(std::int64_t cache, std::int64_t disk) {
   codec.cache = cache;
   codec.cache_disk = disk;
   return codec;
+}
+
+// Two stages; adapters in the upper two of four blocks, so that layers 0 to 2 are frozen.
+plan::Plan with_frozen_layers() {
+  plan::Plan plan;
+  plan.model_config =
+      R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2, "resid_pdrop": 0,
+          "embd_pdrop": 0, "attn_pdrop": 0})";
+  plan.recipe.data.row = kTokens;
+  plan.recipe.train.micro_batch = 2;
+  plan.recipe.pipeline.stages = 2;
+  plan.recipe.model.lora.emplace().layers = {2, 3};
+  plan.train.rows = kRows;
+  plan.epoch_steps = 5;
+  plan.steps = 6;
+  plan.micro_batches = 1;
+  plan.hosts.emplace_back();
+  return plan;
+}
+
+codec::CacheLimits frozen_rows_of(const plan::Plan& plan, std::int64_t threads = 1) {
+  const models::ModelDescription model = models::describe(planned_model(plan));
+  return frozen_rows(plan, model, {{0, 1}, {0, 0}, threads});
+}
+
+TEST(FrozenRows, AreKeptWhereEveryVisitHasTheSameBitsAndAllFit) {
+  const plan::Plan kept = with_frozen_layers();
+  EXPECT_EQ(frozen_rows_of(kept).entry_bytes, kTokens * 8 * 4);
+  EXPECT_EQ(frozen_rows_of(kept).rows, kRows);
+  EXPECT_EQ(frozen_rows_of(kept).used_memory(), kRows * kTokens * 8 * 4);
+  EXPECT_EQ(frozen_rows_of(kept, 3).entry_bytes, 0) << "a thread has few rows of a product";
+  const std::vector<std::pair<const char*, std::function<void(plan::Plan&)>>> not_kept = {
+      {"one epoch", [](auto& plan) { plan.steps = plan.epoch_steps; }},
+      {"noise on embeddings", [](auto& plan) { plan.recipe.train.neftune = 5; }},
+      {"all trained", [](auto& plan) { plan.recipe.model.lora.reset(); }},
+      {"only the embedding frozen",
+       [](auto& plan) {
+         plan.recipe.model.lora->layers = {0, 3};
+       }},
+      {"dropout",
+       [](auto& plan) {
+         plan.model_config = R"({"model_type": "gpt2", "n_layer": 4,
+          "n_embd": 8, "n_head": 2, "resid_pdrop": 0.1, "embd_pdrop": 0, "attn_pdrop": 0})";
+       }},
+      {"rounding drawn anew", [](auto& plan) { plan.recipe.codec.forward = "fixed"; }},
+      {"a codec with a state", [](auto& plan) { plan.recipe.codec.forward = "delta"; }},
+      {"cached gradients", [](auto& plan) { plan.recipe.codec.backward = "delta"; }},
+      {"no room for all",
+       [](auto& plan) {
+         plan.recipe.codec.cache = (kRows - 1) * kTokens * 8 * 4;
+         plan.recipe.codec.cache_disk = 0;
+       }},
+      {"GPUs", [](auto& plan) { plan.recipe.model.device = recipe::Device::cuda; }}};
+  for (const auto& [what, change] : not_kept) {
+    plan::Plan plan = with_frozen_layers();
+    change(plan);
+    EXPECT_EQ(frozen_rows_of(plan).entry_bytes, 0) << what;
+  }
+  plan::Plan on_disk = with_frozen_layers();
+  on_disk.recipe.codec.cache = 3 * kTokens * 8 * 4;
+  EXPECT_EQ(frozen_rows_of(on_disk).rows, kRows);
+  EXPECT_EQ(frozen_rows_of(on_disk).used_memory(), 3 * kTokens * 8 * 4);
+}
+
+TEST(FrozenRows, LeaveNothingToComputeOrSendBelowThem) {
+  const plan::Plan plan = with_frozen_layers();
+  const models::ModelDescription model = models::describe(planned_model(plan));
+  const codec::CacheLimits frozen = frozen_rows_of(plan);
+  EXPECT_EQ(model.first_trained_layer(), 3);
+  const models::LayerRange later = later_layers({1, 4}, model, frozen);
+  EXPECT_EQ(std::pair(later.first, later.last), std::pair(3, 4));
+  EXPECT_GT(later_layers({0, 2}, model, frozen).first, 2) << "none";
+  EXPECT_EQ(later_layers({0, 2}, model, {}).first, 0);
+  EXPECT_EQ(frozen_row_bytes({{0, 2}}, model, frozen), 0);
+  EXPECT_EQ(frozen_row_bytes({{3, 5}}, model, frozen), frozen.used_memory());
+  auto boundaries = planned(recipe::Recipe::Codec(), 5);
+  empty_frozen_boundaries({{0, 0}, {1, 1}, {2, 2}, {3, 3}, {4, 5}}, model, boundaries);
+  for (std::size_t i = 0; i < boundaries.size(); ++i) {
+    EXPECT_EQ(boundaries[i].forward_bytes() > 0, i == 3) << i;
+    EXPECT_GT(boundaries[i].bytes.first_forward, 0);
+  }
 }
 
 // A checkpoint says by the plan which caches it has: where stages make none, there is none in it.
