@@ -13,50 +13,50 @@
 #include "framework/store/store_error.h"
 
 namespace strait::data {
-namespace {
-
-constexpr std::size_t kBytesOfToken = 9;  // of all three tables
-
-FileDescriptor unnamed_file(const std::filesystem::path& folder) {
-  std::string name = (folder / ".rows-XXXXXX").string();
-  FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  if (!file.open()) throw store::system_error("create a file in", folder, errno);
-  // Removed at once: the open descriptor keeps the file until the process ends.
-  if (::unlink(name.c_str()) != 0) throw store::system_error("remove", name, errno);
-  return file;
-}
 
 namespace fs = std::filesystem;
 
-// Shows on a terminal how much of a long file has been read.
-class PreparationProgress {
+// Shows how much of a long file has been read: on a terminal in place, else a line now and then.
+class FilePacker::Progress {
  public:
-  explicit PreparationProgress(const RecordReader& reader)
-      : reader_(reader), shown_(isatty(STDERR_FILENO) != 0) {}
-  PreparationProgress(const PreparationProgress&) = delete;
-  PreparationProgress& operator=(const PreparationProgress&) = delete;
-  ~PreparationProgress() {
-    if (last_ >= 0) std::fputs("\r\033[K", stderr);
+  Progress(const RecordReader& reader, const fs::path& source)
+      : reader_(reader), live_(isatty(STDERR_FILENO) != 0) {
+    preparation_.file = source.filename().string();
+    preparation_.bytes = reader.bytes();
   }
-  void show(std::size_t further_tokens) {
-    tokens_ += further_tokens;
-    const int percent = static_cast<int>(reader_.bytes_read() * 100 / reader_.bytes());
-    if (!shown_ || percent == last_) return;
-    last_ = percent;
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-    const double millions = static_cast<double>(tokens_) / 1e6;
-    const std::string line = fmt::format("\r\033[Ktokenising: {} %, {:.1f} M tokens, {:.2f} M/s",
-                                         percent, millions, millions / spent.count());
-    std::fputs(line.c_str(), stderr);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress() {
+    if (live_ && shown_) std::fputs("\r\033[K", stderr);
+  }
+  void add_record(std::size_t tokens) {
+    ++preparation_.records;
+    preparation_.tokens += tokens;
+    const auto now = Clock::now();
+    if (now - last_ < (live_ ? (shown_ ? kLiveEvery : kLiveFirst) : kLineEvery)) return;
+    last_ = now;
+    shown_ = true;
+    preparation_.bytes_read = reader_.bytes_read();
+    preparation_.seconds = std::chrono::duration<double>(now - start_).count();
+    const std::string text = preparation_text(preparation_);
+    std::fputs((live_ ? "\r\033[K" + text : text + "\n").c_str(), stderr);
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kLiveFirst{2'000};
+  static constexpr std::chrono::milliseconds kLiveEvery{200};
+  static constexpr std::chrono::milliseconds kLineEvery{5'000};
+
   const RecordReader& reader_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::size_t tokens_ = 0;
-  bool shown_;
-  int last_ = -1;
+  const bool live_;
+  Preparation preparation_;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point last_ = start_;  // also before the first
+  bool shown_ = false;
 };
+
+namespace {
 
 std::size_t bytes_of(const Record& record) {
   std::size_t bytes = record.chat.size();
@@ -70,82 +70,16 @@ void add_count(std::vector<std::string>& parts, std::int64_t count, const char* 
 
 }  // namespace
 
-RowSpool::RowSpool(std::int64_t row_length, Folder folder, std::size_t memory)
-    : find_folder_(std::move(folder)), memory_(memory) {
-  held_.row_length = row_length;
-}
-
-void RowSpool::put(std::int64_t number, const PackedRow& row) {
-  rows_ = std::max(rows_, number + 1);
-  const auto length = static_cast<std::size_t>(held_.row_length);
-  const auto end = static_cast<std::size_t>(rows_) * length;
-  if (!files_[0].open() && end * kBytesOfToken > memory_) spill();
-  if (files_[0].open()) {
-    write(0, number, std::as_bytes(std::span(row.input_ids)));
-    write(1, number, std::as_bytes(std::span(row.loss_mask)));
-    write(2, number, std::as_bytes(std::span(row.document)));
-    return;
-  }
-  if (held_.input_ids.size() < end) {
-    held_.input_ids.resize(end);
-    held_.loss_mask.resize(end);
-    held_.document.resize(end);
-  }
-  const std::ptrdiff_t at = number * held_.row_length;
-  std::ranges::copy(row.input_ids, held_.input_ids.begin() + at);
-  std::ranges::copy(row.loss_mask, held_.loss_mask.begin() + at);
-  std::ranges::copy(row.document, held_.document.begin() + at);
-}
-
-void RowSpool::spill() {
-  folder_ = find_folder_();
-  for (FileDescriptor& file : files_) file = unnamed_file(folder_);
-  write(0, 0, std::as_bytes(std::span(held_.input_ids)));
-  write(1, 0, std::as_bytes(std::span(held_.loss_mask)));
-  write(2, 0, std::as_bytes(std::span(held_.document)));
-  held_ =
-      TokenRows{.row_length = held_.row_length, .input_ids = {}, .loss_mask = {}, .document = {}};
-}
-
-void RowSpool::write(std::size_t table, std::int64_t number, std::span<const std::byte> bytes) {
-  const std::int64_t size_of_value = table == 1 ? 1 : 4;
-  auto offset = static_cast<off_t>(number * held_.row_length * size_of_value);
-  while (!bytes.empty()) {
-    const ssize_t count = ::pwrite(files_[table].number(), bytes.data(), bytes.size(), offset);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      throw store::system_error("write rows of tokens (STRAIT_CACHE may name another directory) to",
-                                folder_, errno);
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    offset += count;
-  }
-}
-
-RowTables RowSpool::finish() {
-  RowTables tables{.rows = std::exchange(rows_, 0), .row_length = held_.row_length};
-  if (!files_[0].open()) {
-    const auto held = std::make_shared<const TokenRows>(std::move(held_));
-    tables.input_ids = held->input_ids;
-    tables.loss_mask = held->loss_mask;
-    tables.document = held->document;
-    tables.memory = {held};
-  } else {
-    const auto size = static_cast<std::size_t>(tables.rows * tables.row_length);
-    const auto map = [&](std::size_t table, std::size_t bytes) {
-      tables.mappings.push_back(
-          std::make_shared<const store::FileMapping>(files_[table], bytes, folder_));
-      tables.memory.emplace_back(tables.mappings.back());
-      return tables.mappings.back()->bytes().data();
-    };
-    tables.input_ids = {reinterpret_cast<const std::int32_t*>(map(0, size * 4)), size};
-    tables.loss_mask = {reinterpret_cast<const std::uint8_t*>(map(1, size)), size};
-    tables.document = {reinterpret_cast<const std::int32_t*>(map(2, size * 4)), size};
-    for (FileDescriptor& file : files_) file = FileDescriptor();
-  }
-  held_ =
-      TokenRows{.row_length = tables.row_length, .input_ids = {}, .loss_mask = {}, .document = {}};
-  return tables;
+std::string preparation_text(const Preparation& at) {
+  constexpr double kMega = 1e6;
+  const double read = static_cast<double>(std::min(at.bytes_read, at.bytes));
+  const auto all = static_cast<double>(std::max<std::uint64_t>(at.bytes, 1));
+  std::string text =
+      fmt::format("reading {}: {} records, {:.1f} M tokens, {:.1f} of {:.1f} MB ({:.0f} %)",
+                  at.file, at.records, static_cast<double>(at.tokens) / kMega, read / kMega,
+                  all / kMega, 100 * read / all);
+  if (read > 0) text += fmt::format(", {:.0f} s left", at.seconds * (all - read) / read);
+  return text;
 }
 
 // Divides records between training and evaluation.
@@ -285,36 +219,36 @@ PackedFile FilePacker::pack(const fs::path& source) {
         source.string());
   }
   Split split(options_);
+  Progress progress(reader, source);
   if (options_.tokenizer == kByteTokenizer) {
-    pack_bytes(reader, split);
+    pack_bytes(reader, split, progress);
   } else {
-    pack_tokens(reader, split);
+    pack_tokens(reader, split, progress);
   }
   return split.finish(source);
 }
 
-void FilePacker::pack_bytes(RecordReader& reader, Split& split) const {
+void FilePacker::pack_bytes(RecordReader& reader, Split& split, Progress& progress) const {
   while (std::optional<Record> record = reader.next()) {
     const Split::Side side = split.side_of(*record);
     choose_targets(*record, options_.targets);
-    split.add(side, ByteTokenizer::document(*record));
+    Document document = ByteTokenizer::document(*record);
+    progress.add_record(document.tokens.size());
+    split.add(side, std::move(document));
   }
 }
 
-void FilePacker::pack_tokens(RecordReader& reader, Split& split) {
+void FilePacker::pack_tokens(RecordReader& reader, Split& split, Progress& progress) {
   if (tokenizer_ == nullptr) tokenizer_ = tokenizers_.start(options_.tokenizer);
-  PreparationProgress progress(reader);
   std::vector<Record> batch;
   std::deque<Split::Side> sides;  // of each record that is read and not packed
   std::size_t bytes = 0;
   const auto receive = [&] {
-    std::size_t tokens = 0;
     for (Document& document : tokenizer_->receive()) {
-      tokens += document.tokens.size();
+      progress.add_record(document.tokens.size());
       split.add(sides.front(), std::move(document));
       sides.pop_front();
     }
-    progress.show(tokens);
   };
   const auto send = [&] {
     if (tokenizer_->sent() == Tokenizer::kAhead) receive();

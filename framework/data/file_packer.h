@@ -48,6 +48,18 @@ struct PackedFile {
   std::string note;                           // what happened to records; empty: nothing to report
 };
 
+// How far a file is packed.
+struct Preparation {
+  std::string file;
+  std::int64_t records = 0;
+  std::uint64_t tokens = 0;
+  std::uint64_t bytes_read = 0;
+  std::uint64_t bytes = 0;
+  double seconds = 0;  // so far
+};
+// "reading train.jsonl: 12000 records, 3.1 M tokens, 12.3 of 98.1 MB (13 %), 41 s left".
+std::string preparation_text(const Preparation& at);
+
 // Packs the records of text and JSONL files into rows, with one tokenizer for all files.
 // One thread. Both arguments outlive it.
 class FilePacker {
@@ -60,8 +72,9 @@ class FilePacker {
 
  private:
   class Split;
-  void pack_bytes(RecordReader& reader, Split& split) const;
-  void pack_tokens(RecordReader& reader, Split& split);
+  class Progress;
+  void pack_bytes(RecordReader& reader, Split& split, Progress& progress) const;
+  void pack_tokens(RecordReader& reader, Split& split, Progress& progress);
 
   const DataOptions& options_;
   const TokenizerOpener& tokenizers_;

@@ -56,5 +56,12 @@ TEST(RowSpool, NamesADirectoryThatCannotBeUsed) {
                      [&] { spool.put(0, row_of(0)); });
 }
 
+TEST(Preparation, SaysHowFarAFileIsReadAndWhenItWillBe) {
+  EXPECT_EQ(preparation_text({"train.jsonl", 12'000, 3'100'000, 12'500'000, 50'000'000, 10}),
+            "reading train.jsonl: 12000 records, 3.1 M tokens, 12.5 of 50.0 MB (25 %), 30 s left");
+  EXPECT_EQ(preparation_text({"empty", 0, 0, 0, 0, 0}),
+            "reading empty: 0 records, 0.0 M tokens, 0.0 of 0.0 MB (0 %)");
+}
+
 }  // namespace
 }  // namespace strait::data
