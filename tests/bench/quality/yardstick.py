@@ -1,9 +1,10 @@
 """Quality, bytes and seconds of the codecs between stages and of the sync methods between replicas, in one table. See
 README.md here.
 
-usage: yardstick.py --folder FOLDER [--page FILE] [--table] [words of quality.py, such as --budget, --seeds, --tasks]
+usage: yardstick.py --folder FOLDER [--page FILE] [--table] [--quick] [words of quality.py: --budget, --seeds, --tasks]
 
-Runs quality.py twice in the folder, which keeps finished cells; --table runs nothing. --page: the table as a page.
+Runs quality.py twice in the folder, which keeps finished cells; --table runs nothing. --page: the table as a page;
+docs/yardstick.md is one. --quick: a few settings on a tiny model, which shows only that it works.
 """
 
 import argparse
@@ -41,6 +42,9 @@ SYNCS = [
     "streaming_diloco every 20, 2 fragments",
     "noloco every 20",
 ]
+
+
+QUICK = {settings.RAW, settings.BF16, replica_settings.RAW, "cocktail .1/.2/4"}
 
 
 def seconds_of_codec(bench, cell, width):
@@ -93,22 +97,26 @@ def markdown(bench):
             + table(bench, "between replicas", SYNCS, replica_settings.RAW, bytes_of_sync, seconds_of_sync))
 
 
-def page(bench, seeds):
+def page(bench, seeds, task_names):
     sizes = bench.sizes
+    has_syncs = any(setting in SYNCS for _, setting, _ in bench.cells())
+    without = "" if has_syncs else "\nThe sync methods have no cells here yet; what they cost is in [replicas](replicas.md).\n"
     return f"""# Codecs and sync methods compared
 
 Made by one command, which goes on where it stopped; run it again on your machine:
 
-    .venv/bin/python tests/bench/quality/yardstick.py --folder build/quality --seeds {seeds} --page FILE
+    .venv/bin/python tests/bench/quality/yardstick.py --folder build/quality --seeds {seeds} --tasks {" ".join(task_names)} \\
+        --page docs/yardstick.md
 
 A GPT-2 of {sizes.layers} layers, width {sizes.width}, trained before on another text, is fine-tuned by the real program
 for {sizes.epochs} epochs of {sizes.rows} rows of 128 bytes, over four stages, or as four replicas of one stage. Losses are
 those of the evaluation, paired by seed: mean ± standard deviation (seeds); of the first row the loss itself. Bytes are
-what a boundary carries in both directions, or what a replica sends, in one step. Seconds are forecasts of the whole
-run on links of that width: of boundaries by the simulator, with stages at the pace of GPT2-XL's; of replicas by
-`strait plan`, which knows the cores of this machine. What the columns leave out is in
-[its page](../tests/bench/quality/README.md).
-{markdown(bench)}
+what a boundary carries in both directions, or what a replica sends, in one step.
+
+**Seconds are forecasts, not measured**: of the whole run, on links of that width; of boundaries by the simulator, with
+stages at the pace of GPT2-XL's; of replicas by `strait plan`, with a speed of compute that it assumes. What the columns
+leave out is in [its page](../tests/bench/quality/README.md).
+{markdown(bench)}{without}
 The model is small: its differences in percent are what to compare, and longer runs cost more
 ([compression](compression.md#which-one)).
 """
@@ -119,15 +127,19 @@ def main():
     parser.add_argument("--folder", required=True)
     parser.add_argument("--page", type=pathlib.Path)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--quick", action="store_true")
     options, words = parser.parse_known_args()
     words += ["--folder", options.folder]
+    if options.quick:
+        words += ["--small", "--seeds", "2"]
     if not options.table:
         for which, names in ([], CODECS), (["--replicas"], SYNCS):
-            chosen = [] if "--only" in words else ["--only", *names]
-            if failed := quality.main([*words, *chosen, *which]):
+            chosen = [name for name in names if not options.quick or name in QUICK]
+            only = [] if "--only" in words else ["--only", *chosen]
+            if failed := quality.main([*words, *only, *which]):
                 return failed
     chosen = quality.options_of(words)
-    text = page(quality.bench_of(chosen), chosen.seeds)
+    text = page(quality.bench_of(chosen), chosen.seeds, chosen.tasks)
     if options.page:
         options.page.write_text(text)
     print(text)
