@@ -14,6 +14,8 @@
 #include "launcher/base/own_program.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
+#include "launcher/recipe/placement.h"
+#include "launcher/recipe/speeds.h"
 #include "launcher/worker/commands.h"
 
 namespace strait::cli {
@@ -48,7 +50,7 @@ std::string config_of_width(std::int64_t width) {
                      kLeastTokens, width, std::max<std::int64_t>(width / 64, 1));
 }
 
-CpuSpeed measured_speed(const BlockSize& size) {
+recipe::MeasuredHost measured_speed(const BlockSize& size) {
   const int before = at::get_num_threads();
   const auto started = std::chrono::steady_clock::now();
   const double waited_before = base::waited_for_cores().value_or(0);
@@ -64,7 +66,8 @@ CpuSpeed measured_speed(const BlockSize& size) {
   host.backward = measured.backward;
   host.threads = size.threads;
   host.memory_bytes_per_second = measured.memory_bytes_per_second;
-  return {host, waited / (took.count() * static_cast<double>(size.threads))};
+  host.waited = waited / (took.count() * static_cast<double>(size.threads));
+  return host;
 }
 
 // Nullopt: there is none, or its file is damaged.
@@ -129,40 +132,27 @@ fs::path file_of_speed(const BlockSize& size, const fs::path& folder) {
   return folder / (store::hash_text(key) + ".toml");
 }
 
-CpuSpeed cpu_speed(const std::string& host, const BlockSize& size, const fs::path& folder) {
+recipe::MeasuredHost cpu_speed(const std::string& host, const BlockSize& size,
+                               const fs::path& folder) {
   const fs::path file = file_of_speed(size, folder);
-  CpuSpeed speed;
   const auto kept = folder.empty() ? std::nullopt : kept_speed(file);
-  if (kept) {
-    speed.host = *kept;
-  } else {
-    speed = measured_speed(size);
-    if (!folder.empty() && !speed.under_load()) keep_speed(file, speed.host);
-  }
-  speed.host.name = host;
+  recipe::MeasuredHost speed = kept ? *kept : measured_speed(size);
+  if (!kept && !folder.empty() && !plan::measured_under_load(speed)) keep_speed(file, speed);
+  speed.name = host;
   return speed;
 }
 
 planner::PlannedRun plan_first(const recipe::Recipe& recipe) {
   recipe::LinkTable speeds;
-  CpuSpeed here;
   try {
     if (const auto size = block_of(recipe)) {
-      here = cpu_speed(plan::hosts_of(recipe).front().name, *size, data::cache_folder("speeds"));
-      speeds.hosts.push_back(here.host);
+      speeds.hosts.push_back(
+          cpu_speed(plan::hosts_of(recipe).front().name, *size, data::cache_folder("speeds")));
     }
   } catch (const std::exception&) {
     speeds.hosts.clear();  // make_plan() says what is wrong with the model
   }
-  planner::PlannedRun run = planner::make_plan(recipe, nullptr, speeds.empty() ? nullptr : &speeds);
-  if (here.under_load()) {
-    run.train.notes.push_back(
-        fmt::format("the speed of this CPU was measured while other programs used it: {:.0f} % of "
-                    "the time was spent waiting for cores; forecasts assume that they go on, and "
-                    "the next plan measures again",
-                    100 * here.waited));
-  }
-  return run;
+  return planner::make_plan(recipe, nullptr, speeds.empty() ? nullptr : &speeds);
 }
 
 }  // namespace strait::cli

@@ -17,24 +17,15 @@ struct BlockSize {
 BlockSize block_size(std::int64_t width, std::int64_t tokens, std::int64_t threads,
                      std::int64_t cores);
 
-struct CpuSpeed {
-  recipe::MeasuredHost host;
-  // Share of the time in which the threads that were measured waited for cores, because other
-  // programs used them; 0 where the kernel does not say.
-  double waited = 0;
-  // A measurement with more is not kept: the machine is faster than that.
-  static constexpr double kMostWaited = 0.05;
-  bool under_load() const { return waited > kMostWaited; }
-};
-
 // The speed of this machine's CPU in a block of GPT-2 of this size. Measured in two seconds, and
-// kept in a file by processor, build and size. An empty or unwritable folder: not kept.
-CpuSpeed cpu_speed(const std::string& host, const BlockSize& size,
-                   const std::filesystem::path& folder);
+// kept in a file by processor, build and size, unless other programs slowed it down. An empty or
+// unwritable folder: not kept.
+recipe::MeasuredHost cpu_speed(const std::string& host, const BlockSize& size,
+                               const std::filesystem::path& folder);
 std::filesystem::path file_of_speed(const BlockSize& size, const std::filesystem::path& folder);
 
 // make_plan() of a run that begins. Where it computes on this machine's CPU, and the recipe names
-// no measurements (hosts.links), with cpu_speed(); a note says if other programs slowed it down.
+// no measurements (hosts.links), with cpu_speed().
 planner::PlannedRun plan_first(const recipe::Recipe& recipe);
 
 }  // namespace strait::cli

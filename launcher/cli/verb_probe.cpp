@@ -224,7 +224,7 @@ void measure_hosts(const plan::Plan& plan, const ProbeOptions& options, const Me
       continue;
     }
     probed.table.hosts.push_back({name, measured->flops_per_second, measured->backward,
-                                  threads.at(host), measured->memory_bytes_per_second,
+                                  threads.at(host), measured->memory_bytes_per_second, /*waited=*/0,
                                   measured->gpu_memory});
     options.print(fmt::format(
         "  {}: {:.1f} Gflop/s with {}, backward {:.2f} times a forward, memory {:.1f} GB/s", name,

@@ -156,6 +156,16 @@ std::string text_of_assumed_lines(const plan::Plan& plan) {
       text_of_rate(plan::kAssumedLineBytesPerSecond));
 }
 
+std::string text_of_slowed_measurements(const plan::Plan& plan) {
+  std::string text;
+  for (const recipe::MeasuredHost& host : plan.speeds.hosts) {
+    if (!plan::measured_under_load(host)) continue;
+    text += fmt::format("  measured while other programs used {}; the next plan measures again\n",
+                        host.name);
+  }
+  return text;
+}
+
 // "  hosts that lack the weights, 15.0 GiB, get them within 21 min"
 std::string text_of_shipping(const plan::Plan& plan, const RunForecast& run) {
   if (run.shipped_bytes == 0) return "";
@@ -224,7 +234,8 @@ std::string text_of_forecast(const plan::Plan& plan) {
                         base::counted(run.evaluations, "evaluation"));
   }
   return text + "\n" + text_of_rows(plan) + text_of_use(plan, run) + text_of_offload(plan) +
-         text_of_shipping(plan, run) + text_of_assumed_lines(plan);
+         text_of_shipping(plan, run) + text_of_assumed_lines(plan) +
+         text_of_slowed_measurements(plan);
 }
 
 // "a 16, b+c 12": the hosts of each stage in all replicas, with its blocks.

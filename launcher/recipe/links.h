@@ -20,6 +20,9 @@ struct MeasuredHost {
   double backward = 0;          // duration of a backward relative to a forward
   std::int64_t threads = 1;     // used for this measurement
   double memory_bytes_per_second = 0;
+  // Share of the time in which its threads waited for cores, because other programs used them; 0
+  // where the kernel does not say. Not in the file of links.
+  double waited = 0;
   // Bytes of each GPU that its stages can use, one of which computed these; empty: none has.
   std::optional<std::vector<std::int64_t>> gpu_memory = std::nullopt;  // absent: not asked
   bool operator==(const MeasuredHost&) const = default;

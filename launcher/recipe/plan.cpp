@@ -37,7 +37,7 @@ void describe(auto& f, Is<sync::Strength> auto& m) {
 void describe(auto& f, Is<recipe::MeasuredHost> auto& m) {
   f("name", m.name), f("flops_per_second", m.flops_per_second), f("backward", m.backward);
   f("threads", m.threads), f("memory_bytes_per_second", m.memory_bytes_per_second);
-  f("gpu_memory", m.gpu_memory);
+  f("waited", m.waited), f("gpu_memory", m.gpu_memory);
 }
 void describe(auto& f, Is<recipe::MeasuredLink> auto& m) {
   f("from", m.from), f("to", m.to), f("bits_per_second", m.bits_per_second);

@@ -79,6 +79,12 @@ ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t thre
 // Speed of a process of the plan.
 ComputeSpeed compute_speed(const Plan& plan, const Plan::Process& process);
 
+// Whether other programs slowed the measurement down: the host is faster than that.
+inline bool measured_under_load(const recipe::MeasuredHost& host) {
+  constexpr double kMostWaited = 0.05;
+  return host.waited > kMostWaited;
+}
+
 // Bytes per second at which a host copies memory, or its GPUs theirs.
 double copy_speed(const Plan& plan, std::size_t host);
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "launcher/base/machine.h"
 #include "launcher/planner/plan_text.h"
@@ -35,13 +36,14 @@ constexpr BlockSize kSmallest{64, 128, 1};
 TEST(CpuSpeed, IsKeptUnlessOtherProgramsUsedTheCores) {
   const ScratchDirectory scratch;
   const std::filesystem::path folder = scratch / "speeds";
-  const CpuSpeed first = cpu_speed("localhost", kSmallest, folder);
-  EXPECT_EQ(first.host.name, "localhost");
-  EXPECT_GT(first.host.flops_per_second, 1e8);
-  EXPECT_GT(first.host.memory_bytes_per_second, 1e8);
-  EXPECT_GT(first.host.backward, 0.5);
-  EXPECT_EQ(first.host.threads, 1);
-  EXPECT_EQ(std::filesystem::exists(file_of_speed(kSmallest, folder)), !first.under_load());
+  const recipe::MeasuredHost first = cpu_speed("localhost", kSmallest, folder);
+  EXPECT_EQ(first.name, "localhost");
+  EXPECT_GT(first.flops_per_second, 1e8);
+  EXPECT_GT(first.memory_bytes_per_second, 1e8);
+  EXPECT_GT(first.backward, 0.5);
+  EXPECT_EQ(first.threads, 1);
+  EXPECT_EQ(std::filesystem::exists(file_of_speed(kSmallest, folder)),
+            !plan::measured_under_load(first));
 }
 
 TEST(CpuSpeed, IsReadFromItsFileAndMeasuredAgainIfThatIsDamaged) {
@@ -55,11 +57,11 @@ TEST(CpuSpeed, IsReadFromItsFileAndMeasuredAgainIfThatIsDamaged) {
   table.hosts.push_back(kept);
   const std::filesystem::path file = file_of_speed(kSmallest, folder.path());
   ScratchDirectory::write(file, recipe::write_links(table, "kept"));
-  const CpuSpeed read = cpu_speed("localhost", kSmallest, folder.path());
-  EXPECT_EQ(read.host.flops_per_second, 1.25e9);
-  EXPECT_FALSE(read.under_load());
+  const recipe::MeasuredHost read = cpu_speed("localhost", kSmallest, folder.path());
+  EXPECT_EQ(read.flops_per_second, 1.25e9);
+  EXPECT_FALSE(plan::measured_under_load(read));
   ScratchDirectory::write(file, "no table");
-  EXPECT_NE(cpu_speed("localhost", kSmallest, folder.path()).host.flops_per_second, 1.25e9);
+  EXPECT_NE(cpu_speed("localhost", kSmallest, folder.path()).flops_per_second, 1.25e9);
 }
 
 // Twice as many processes as cores compute during the measurement.
@@ -92,8 +94,8 @@ TEST(CpuSpeed, IsNotKeptWhenMeasuredUnderLoad) {
   if (!base::waited_for_cores()) GTEST_SKIP() << "the kernel does not count waits for cores";
   const ScratchDirectory folder;
   const BusyCores busy;
-  const CpuSpeed speed = cpu_speed("localhost", kSmallest, folder.path());
-  EXPECT_TRUE(speed.under_load()) << speed.waited;
+  const recipe::MeasuredHost speed = cpu_speed("localhost", kSmallest, folder.path());
+  EXPECT_TRUE(plan::measured_under_load(speed)) << speed.waited;
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
@@ -127,13 +129,14 @@ class PlanFirst : public testing::Test {
 TEST_F(PlanFirst, UsesTheMeasuredSpeedOfThisMachineAndSaysSo) {
   const planner::PlannedRun first = planned();
   EXPECT_TRUE(plan::compute_speed(first.plan, first.plan.processes[0]).measured);
-  EXPECT_THAT(planner::plan_text(first.plan), HasSubstr("measured "));
+  const std::string text = planner::plan_text(first.plan);
+  EXPECT_THAT(text, HasSubstr("measured "));
   const bool under_load = !std::filesystem::exists(folder_ / "cache" / "speeds");
-  const auto says_so = testing::Contains(HasSubstr("while other programs used it"));
+  const auto says_so = HasSubstr("measured while other programs used localhost");
   if (under_load) {
-    EXPECT_THAT(first.train.notes, says_so);
+    EXPECT_THAT(text, says_so);
   } else {
-    EXPECT_THAT(first.train.notes, testing::Not(says_so));
+    EXPECT_THAT(text, testing::Not(says_so));
     EXPECT_EQ(planned().plan.step_seconds, first.plan.step_seconds);
   }
 }
@@ -141,7 +144,11 @@ TEST_F(PlanFirst, UsesTheMeasuredSpeedOfThisMachineAndSaysSo) {
 TEST_F(PlanFirst, SaysThatTheSpeedWasMeasuredUnderLoad) {
   if (!base::waited_for_cores()) GTEST_SKIP() << "the kernel does not count waits for cores";
   const BusyCores busy;
-  EXPECT_THAT(planned().train.notes, testing::Contains(HasSubstr("while other programs used it")));
+  const planner::PlannedRun run = planned();
+  EXPECT_THAT(planner::plan_text(run.plan),
+              HasSubstr("measured while other programs used localhost"));
+  EXPECT_GT(to_json(run.plan).at("measured_hosts").at(0).at("waited"), 0.05);
+  EXPECT_THAT(run.train.notes, testing::Each(testing::Not(HasSubstr("other programs"))));
 }
 
 TEST_F(PlanFirst, DoesNotMeasureForOtherHosts) {
