@@ -33,7 +33,6 @@ LISTS = {
     "framework/sync/packet.cpp": 420,  # the sections of a packet, which no other source sees, and its values
     "framework/codec/activation_cache.cpp": 370,
     "launcher/planner/sync_offer.cpp": 370,  # one forecast: of rounds, lines and consensus
-    "launcher/worker/stage_reporter.cpp": 370,  # one reporter: of steps, spans and codecs
     "schedules/simulate.cpp": 360,  # one simulation, with the lines that links share
     "stages/replica_sync.cpp": 475,
     "models/tensor_names.cpp": 390,  # one subject: names in files, of models and of adapters

@@ -1,5 +1,7 @@
 #include "framework/sync/outer_step.h"
 
+#include <cmath>
+
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -9,6 +11,16 @@ void OuterStep::make(std::span<const float> gradient, std::span<float> outer,
   for (std::size_t i = 0; i < gradient.size(); ++i) {
     reference[i] += change(gradient[i], outer[i]);
   }
+}
+
+std::optional<double> MeanDistance::share() const {
+  Squares all;
+  for (const Squares& one : squares_) {
+    all.apart += one.apart;
+    all.mean += one.mean;
+  }
+  if (all.mean <= 0) return std::nullopt;
+  return std::sqrt(all.apart / all.mean);
 }
 
 std::vector<float> change_from_reference(const Slots& slots, Range range) {

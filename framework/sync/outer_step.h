@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "framework/sync/slots.h"
 #include "framework/sync/sync_settings.h"
 
@@ -22,6 +24,26 @@ struct OuterStep {
   // Updates momentum and reference of a range.
   void make(std::span<const float> gradient, std::span<float> outer,
             std::span<float> reference) const;
+};
+
+// How far weights are from a mean: ‖w − mean‖ / ‖mean‖, summed part by part.
+class MeanDistance {
+ public:
+  void begin(std::size_t parts) { squares_.assign(parts, {}); }
+  // One value of a part. Any thread, one for each part.
+  void add(std::size_t part, float weight, float mean) {
+    const double apart = static_cast<double>(weight) - mean;
+    squares_[part].apart += apart * apart;
+    squares_[part].mean += static_cast<double>(mean) * mean;
+  }
+  std::optional<double> share() const;  // nullopt: of nothing
+
+ private:
+  struct Squares {
+    double apart = 0;
+    double mean = 0;
+  };
+  std::vector<Squares> squares_;
 };
 
 // The slot with the model that the outer optimizer moves.

@@ -30,8 +30,7 @@ struct MethodTraits {
   std::vector<std::string> trainer_slots = {kWeights, kGradient, kFirstMoment, kSecondMoment};
   // The slot that holds the trained model, which evaluations, checkpoints and exports read.
   std::string model_slot = kWeights;
-  // Whether that slot has the same bits on all members after every round.
-  bool model_is_replicated = true;
+  bool model_is_replicated = true;  // that slot has the same bits on all after every round
   // True: the replica's gradient is its part of a sum over all replicas, to be added up at
   // Hook::gradient. False: it is a mean over the replica's own tokens, which it trains on alone.
   bool sums_gradients = false;
@@ -88,8 +87,9 @@ class SyncMethod {
   virtual void decode(const Round&, const Part&, const Slots&) {}
   // Every member holds all of round.exchanges. May throw SyncError before it has changed anything.
   virtual void apply(const Round& round, Slots& slots) = 0;
-  // The round is abandoned.
-  virtual void drop(const Round&) {}
+  // How far this replica was from the mean before the last applied round; nullopt: all are equal.
+  virtual std::optional<double> distance() const { return std::nullopt; }
+  virtual void drop(const Round&) {}  // the round is abandoned
 };
 
 // The sum of the contributions to a part of `count` values, which read(bytes, values) decodes. In

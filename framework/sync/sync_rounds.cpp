@@ -246,6 +246,8 @@ void SyncRounds::apply() {
     grouped_.group->arrive();
   } else {
     method_->apply(*round_, slots_);
+    const MutexLock lock(mutex_);
+    traffic_.distance = method_->distance();
   }
   ++changes_;
   round_.reset();

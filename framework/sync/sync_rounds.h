@@ -19,6 +19,7 @@ struct SyncTraffic {
   double round_seconds = 0;      // of applied rounds, from opening to the last byte
   std::chrono::steady_clock::time_point opened{};     // the latest of these
   std::chrono::steady_clock::time_point exchanged{};  // its last byte
+  std::optional<double> distance = {};                // of that round: SyncMethod::distance()
 };
 
 // The engine: opens the rounds that the method plans, exchanges them on a thread of its own while

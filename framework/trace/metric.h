@@ -19,6 +19,7 @@ enum class Unit : std::uint8_t {
   rate,
   tokens,
   tokens_per_second,
+  teraflops,
   seconds,
   bytes,
   rows,

@@ -105,7 +105,7 @@ std::uint64_t SpanLog::overwritten() const {
   return recorded_ - ring_.size();
 }
 
-void SpanLog::write(const std::filesystem::path& path) const {
+void SpanLog::write(const std::filesystem::path& path, std::size_t newest) const {
   std::vector<Row> rows;
   // Copied, so that recording goes on while the file is written.
   {
@@ -125,7 +125,8 @@ void SpanLog::write(const std::filesystem::path& path) const {
                    R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
                    process_, row.row, span_text(row.name));
   }
-  for (const Span& span : spans()) {
+  const std::vector<Span> all = spans();
+  for (const Span& span : std::span(all).last(std::min(newest, all.size()))) {
     fmt::format_to(out,
                    ",\n"
                    R"({{"ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{})",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "framework/mutex.h"
@@ -51,8 +52,10 @@ class SpanLog {
 
   // Replaces `path` with the trace of this process, in the format of Perfetto and chrome://tracing,
   // with what merge_traces needs to align the clocks of several hosts. Throws TraceError. Recording
-  // continues meanwhile.
-  void write(const std::filesystem::path& path) const STRAIT_EXCLUDES(mutex_);
+  // continues meanwhile. With `newest`, only as many spans.
+  void write(const std::filesystem::path& path,
+             std::size_t newest = std::numeric_limits<std::size_t>::max()) const
+      STRAIT_EXCLUDES(mutex_);
 
  private:
   struct Row {

@@ -92,8 +92,7 @@ inline constexpr std::tuple kMetrics<BoundaryMetrics> = {
                                        .meaning = "whose caches at the two ends differed",
                                        .column = "resent"})};
 
-// The exchange of one process with the other replicas of its stage in one step; summed over the
-// steps of a run.
+// The exchange of a process with the replicas of its stage in a step; summed over a run's steps.
 struct SyncMetrics {
   std::string process;  // "1.0"
   std::uint64_t rounds = 0;
@@ -101,6 +100,7 @@ struct SyncMetrics {
   std::uint64_t bfloat16_bytes = 0;
   double round_seconds = 0;
   double waited_seconds = 0;
+  std::optional<double> distance = {};
   bool operator==(const SyncMetrics&) const = default;
 
   std::string order() const { return process; }
@@ -139,6 +139,12 @@ inline constexpr std::tuple kMetrics<SyncMetrics> = {
     metric(&SyncMetrics::waited_seconds, {.key = "waited_seconds",
                                           .unit = Unit::seconds,
                                           .meaning = "for rounds, instead of computing",
-                                          .column = "waited"})};
+                                          .column = "waited"}),
+    metric(&SyncMetrics::distance,
+           {.key = "distance",
+            .unit = Unit::share,
+            .combine = Combine::latest,
+            .meaning = "‖w − mean‖ / ‖mean‖ of weights before a round; null: replicas are equal",
+            .column = "apart"})};
 
 }  // namespace strait::trace

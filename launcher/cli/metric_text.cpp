@@ -19,6 +19,12 @@ std::string short_power(double value) {
   return text;
 }
 
+// "27 GFLOP/s", "41.2 TFLOP/s": of 10¹² operations a second.
+std::string flops_text(double value) {
+  return value < 1 ? fmt::format("{:.3g} GFLOP/s", 1e3 * value)
+                   : fmt::format("{:.3g} TFLOP/s", value);
+}
+
 std::string line_value(Unit unit, double value, bool whole) {
   switch (unit) {
     case Unit::flag:
@@ -27,6 +33,8 @@ std::string line_value(Unit unit, double value, bool whole) {
       return short_power(value);
     case Unit::tokens_per_second:
       return whole ? fmt::format("{:.0f}", value) : rate_text(value);
+    case Unit::teraflops:
+      return flops_text(value);
     case Unit::share:
       return fmt::format("{:.0f} %", 100 * value);
     case Unit::bytes:
@@ -63,6 +71,7 @@ std::optional<double> mean_of(const nlohmann::json& value) {
 
 std::string number_cell(Unit unit, const std::optional<double>& value) {
   if (!value || !std::isfinite(*value)) return "-";
+  if (unit == Unit::teraflops) return flops_text(*value);
   if (unit == Unit::share) return fmt::format("{:.2g} %", 100 * *value);
   if (unit == Unit::ratio) return fmt::format("{:.1f}x", *value);
   if (unit == Unit::seconds) return fmt::format("{:.3g} s", *value);

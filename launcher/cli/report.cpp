@@ -234,6 +234,9 @@ json sections(const ReportData& data, const ReportPlan& plan, const StepTimeline
   const auto exchanged = data.sync.all();
   if (!exchanged.empty()) {
     replicas.push_back(data.sync_bytes.figure("Bytes sent to replicas a step", "bytes"));
+    if (!data.distance.empty()) {
+      replicas.push_back(data.distance.figure("Distance of replicas before a round", "share"));
+    }
     std::string title = sums_title(kSyncTraffic, data.sync);
     if (plan.staleness) {
       title +=

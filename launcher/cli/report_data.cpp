@@ -200,6 +200,7 @@ void ReportData::add_traffic(const json& line, std::int64_t step) {
     }
     for (const trace::SyncMetrics& one : exchanges) {
       sync_bytes.add(step, one.process, static_cast<double>(one.sent_bytes));
+      if (one.distance) distance.add(step, one.process, *one.distance);
     }
   } catch (const json::exception&) {
     // A line of another release, or a damaged one, is missing in the sums.

@@ -103,6 +103,7 @@ struct ReportData {
   ReportSeries error;
   ReportSeries hits;
   ReportSeries sync_bytes;              // by process
+  ReportSeries distance;                // of replicas, by process
   nlohmann::json last;                  // line of a step
   std::vector<run::PartSeconds> parts;  // of a step
   double tokens = 0;

@@ -148,13 +148,15 @@ CoordinatorOptions inference_coordination(const plan::RunFile& run, RunHosts& ho
   return coordination;
 }
 
-void collect_traces(const RunDirectory& directory, const plan::Plan& plan) {
+// `some`: also where a process has written none, as one that failed.
+void collect_traces(const RunDirectory& directory, const plan::Plan& plan, bool some) {
   std::vector<fs::path> files;
   for (const plan::Plan::Process& process : plan.processes) {
     const fs::path file = directory.path() / base::trace_file(process.name.text());
     if (fs::exists(file)) files.push_back(file);
   }
-  if (!files.empty()) trace::merge_traces(files, directory.path() / base::kTraceFile);
+  if (files.empty() || (!some && files.size() < plan.processes.size())) return;
+  trace::merge_traces(files, directory.path() / base::kTraceFile);
 }
 
 // Writes the report of a run: after each checkpoint, on a thread of its own with the lowest
@@ -169,9 +171,13 @@ class RunReports final : public RunObserver {
 
   // After the run: merges the traces of its processes and writes the last report. Returns what went
   // wrong, which does not change how the run ended.
-  std::vector<Event> finish();
+  std::vector<Event> finish() {
+    stop();
+    return write(/*ended=*/true);
+  }
 
  private:
+  std::vector<Event> write(bool ended);
   void write_reports();
   void stop();
 
@@ -221,17 +227,13 @@ void RunReports::write_reports() {
       if (ending_) return;
       wanted_ = false;
     }
-    try {
-      // Another run may be in the directory now.
-      if (directory_.in_place()) model_.write_report(directory_.path(), plan_);
-    } catch (const std::exception& error) {
-      spdlog::warn("no report: {}", base::describe_failure(error).text);
-    }
+    // Another run may be in the directory now.
+    if (!directory_.in_place()) continue;
+    for (const Event& failure : write(/*ended=*/false)) spdlog::warn("{}", failure.text);
   }
 }
 
-std::vector<Event> RunReports::finish() {
-  stop();
+std::vector<Event> RunReports::write(bool ended) {
   std::vector<Event> failures;
   const auto attempt = [&failures](const char* what, const std::function<void()>& work) {
     try {
@@ -241,7 +243,7 @@ std::vector<Event> RunReports::finish() {
           {"report_failed", fmt::format("{}: {}", what, base::describe_failure(error).text)});
     }
   };
-  attempt("no trace", [this] { collect_traces(directory_, plan_); });
+  attempt("no trace", [&] { collect_traces(directory_, plan_, ended); });
   attempt("no report", [this] { model_.write_report(directory_.path(), plan_); });
   return failures;
 }

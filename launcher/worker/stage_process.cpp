@@ -114,23 +114,31 @@ std::unique_ptr<net::Link> connect_to_coordinator(net::Node& node, const plan::S
 }
 
 // Loads the weights that training begins with; in a resumed run only the frozen ones.
-void load_model(stages::Stage& stage, const plan::StageJob& job) {
+void load_model(stages::Stage& stage, const plan::StageJob& job, StageReporter& reporter) {
   const recipe::Recipe::Model& source = job.plan.recipe.model;
   const models::ModelConfig config = planner::planned_model(job.plan);
   if (source.weights == recipe::Weights::random) {
     stage.initialize();
   } else {
     const planner::ModelWeights weights(source, config);
-    stage.load([&](const std::string& name) { return weights.read(name); });
+    bool first = true;
+    stage.load([&](const std::string& name) {
+      if (std::exchange(first, false)) {
+        const auto size = static_cast<std::int64_t>(c10::elementSize(weights.origin(name).type));
+        reporter.set_phase("loading weights", size * job.plan.process(job.process).parameters);
+      }
+      return weights.read(name);
+    });
   }
   if (source.adapter.empty() || !job.resume.empty() || job.joins) return;
   const planner::AdapterWeights adapter(source.adapter, config);
   stage.load_trained([&](const std::string& name) { return adapter.read(name); });
 }
 
-void load(stages::Stage& stage, const plan::StageJob& job) {
-  if (job.resume.empty() || stage.has_frozen_weights()) load_model(stage, job);
+void load(stages::Stage& stage, const plan::StageJob& job, StageReporter& reporter) {
+  if (job.resume.empty() || stage.has_frozen_weights()) load_model(stage, job, reporter);
   if (job.resume.empty()) return;
+  reporter.set_phase("loading the checkpoint", job.plan.process(job.process).saved_bytes);
   // Checks sizes only, because the launcher compared every hash before it started this process.
   const tensors::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
   const auto read = [&](const std::string& name) { return checkpoint.read(name); };
@@ -214,8 +222,11 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
                          DataLinks& links, sync::MembershipTracker& tracker,
                          StageReporter& reporter) {
   StageSaver saver(job, control, stage);
+  const std::filesystem::path trace =
+      std::filesystem::path(job.run_directory) / base::trace_file(job.process.text());
   const auto save = [&](store::Step step) {
-    reporter.set_phase("checkpoint");
+    reporter.set_phase("checkpoint", job.plan.process(job.process).saved_bytes);
+    reporter.write_latest_steps(trace);
     stages::CheckpointResult result = saver.save(step);
     reporter.count_progress();
     // Done before the stage sends the new member its state over these links.
@@ -227,7 +238,7 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
   const store::Step done = [&] {
     try {
       const store::Step steps = stage.run(reporter, save, keep);
-      reporter.set_phase("checkpoint");
+      reporter.set_phase("checkpoint", job.plan.process(job.process).saved_bytes);
       saver.finish();
       return steps;
     } catch (const std::exception& error) {
@@ -237,8 +248,7 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
   }();
   reporter.set_phase("leaving");
   try {
-    reporter.write_trace(std::filesystem::path(job.run_directory) /
-                         base::trace_file(job.process.text()));
+    reporter.write_trace(trace);
   } catch (const trace::TraceError& error) {
     // The run is saved, so an error here must not change its result.
     spdlog::warn("no trace: {}", error.what());
@@ -262,7 +272,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   // another replica sends it the weights.
   if (!job.joins) {
     stage.emplace(stage_options(job, first_step(job), device));
-    load(*stage, job);
+    load(*stage, job, reporter);
     set_reference(*stage, job);
   }
   reporter.set_phase("connecting links");
@@ -274,7 +284,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     const ControlClient::RejoinPoint rejoin = control.wait_to_rejoin();
     stage.emplace(stage_options(job, rejoin.step, device));
     // Another replica sends the trained weights.
-    if (stage->has_frozen_weights()) load_model(*stage, job);
+    if (stage->has_frozen_weights()) load_model(*stage, job, reporter);
     reporter.set_phase("receiving state from a replica");
     connected.rejoin = {rejoin.arrival, [&reporter] { reporter.count_progress(); }};
   }

@@ -1,22 +1,17 @@
 #include "launcher/worker/stage_reporter.h"
 
-#include <cstdlib>
-
-#include "framework/net/stall_report.h"
-#include "framework/store/file_progress.h"
 #include "launcher/worker/compute_device.h"
 
 namespace strait::worker {
 namespace {
 
-// Often enough for the watchdog, which takes seconds of silence for a stall.
-constexpr std::chrono::seconds kProgressEvery{1};
 constexpr double kNanosecondsPerSecond = 1e9;
 // Of all processes of a run together: about 80 MB of trace.json.
 constexpr std::size_t kTraceSpans = std::size_t{1} << 19U;
 constexpr std::size_t kMostSpansOfProcess = std::size_t{1} << 16U;
-// Shorter waits are normal and not reported.
-constexpr std::chrono::seconds kReportedWait{1};
+// The same for the trace of the latest steps, which the launcher merges while it trains.
+constexpr std::size_t kLatestSpans = std::size_t{1} << 16U;
+constexpr std::size_t kLatestSpansOfProcess = std::size_t{1} << 12U;
 
 const char* direction_word(stages::BoundaryTraffic::Direction direction) {
   return direction == stages::BoundaryTraffic::Direction::forward ? "forward" : "backward";
@@ -51,6 +46,8 @@ StageReporter::StageReporter(ControlClient& control, net::ProcessName process,
       // Distinct for up to 1,000 stages: files of one number would be merged as one process.
       spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage),
              std::min(kMostSpansOfProcess, kTraceSpans / std::max<std::size_t>(processes, 1))),
+      latest_spans_(
+          std::min(kLatestSpansOfProcess, kLatestSpans / std::max<std::size_t>(processes, 1))),
       thread_([this] { report_loop(); }) {
   spans_.name_row(0, "compute");
   if (bfloat16_sync_bytes > 0) sync_row_ = spans_.add_row("sync");
@@ -99,90 +96,6 @@ void StageReporter::set_device(at::Device device, planner::StepWork work) {
     work_ = std::move(work);
   }
   if (!device.is_cpu()) read_sensors(base::NvidiaSession{});  // the first steps report it, too
-}
-
-// Called without the lock: the driver may be slow to answer, and a step waits for the lock.
-void StageReporter::read_sensors(const base::NvidiaSession& driver) {
-  at::Device device = at::kCPU;
-  {
-    const MutexLock lock(mutex_);
-    device = device_;
-  }
-  if (device.is_cpu()) return;
-  const std::optional<base::NvidiaDriver> all = driver.read();
-  if (!all) return;
-  const auto shown = base::visible_gpus(*all, std::getenv("CUDA_VISIBLE_DEVICES"));
-  const std::size_t index = static_cast<std::uint8_t>(device.index());
-  // The driver counts all GPUs of the host, libtorch only those that CUDA_VISIBLE_DEVICES names.
-  if (index >= shown.size()) return;
-  const MutexLock lock(mutex_);
-  gpu_ = shown[index];
-}
-
-void StageReporter::set_phase(const std::string& phase) {
-  ++finished_actions_;
-  const MutexLock lock(mutex_);
-  phase_ = phase;
-  own_memory_.peak();  // includes loading, with the pages of files mapped at that time
-}
-
-void StageReporter::report_loop() {
-  try {
-    // a driver may take longer to begin than the watchdog allows silence
-    control_.send(progress());
-    const base::NvidiaSession driver;
-    while (true) {
-      read_sensors(driver);
-      control_.send(progress());
-      const auto next = std::chrono::steady_clock::now() + kProgressEvery;
-      const MutexLock lock(mutex_);
-      while (!ending_ && changed_.wait_until(mutex_, next)) {
-      }
-      if (ending_) return;
-    }
-  } catch (const net::LinkError&) {
-    // ControlClient sees the same error and ends the process; there is no coordinator to report to.
-  } catch (const std::exception& error) {
-    control_.exit_after_failure(error);
-  }
-}
-
-run::Progress StageReporter::progress() {
-  run::Progress progress;
-  progress.step = static_cast<store::Step>(step_.load());
-  progress.micro_batch = micro_batch_;
-  const MutexLock lock(mutex_);
-  progress.phase = phase_;
-  const std::uint64_t file_progress = store::file_progress();
-  // A large shard may be written or read for minutes. That is progress, too.
-  if (std::exchange(file_progress_, file_progress) != file_progress) ++finished_actions_;
-  progress.finished_actions = finished_actions_;
-  if (waits_ == nullptr) return progress;
-  const stages::WaitClock::Reading wait = waits_->read();
-  const auto now = std::chrono::steady_clock::now();
-  if (!wait.what.empty() && wait.link == nullptr && now - wait.since >= kReportedWait) {
-    progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
-    progress.waits_for = fmt::format("{} waits {:.0f} s for {}", process_.describe(),
-                                     progress.waited_seconds, wait.what);
-  }
-  for (WatchedLink& watched : links_) {
-    const net::LinkState state = watched.link->state();
-    // A tensor or a sync round may take minutes on a slow link, so received data counts as
-    // progress.
-    if (std::exchange(watched.last_data, state.last_data) != state.last_data) ++finished_actions_;
-    progress.links.push_back(
-        {state.name, state.peer, state.sent_bytes, state.received_bytes, state.bytes_per_second});
-    // Only one link is waited for at a time. The others just carry traffic in the background.
-    if (watched.link != wait.link) continue;
-    progress.waits_on = watched.peer;
-    progress.path_is_down = !state.connected;
-    progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
-    if (now - wait.since < kReportedWait) continue;
-    progress.waits_for =
-        net::stall_report(net::Wait{process_.describe(), wait.what, wait.since}, state, now);
-  }
-  progress.finished_actions = finished_actions_;
-  return progress;
 }
 
 StageReporter::Traffic StageReporter::traffic() {
@@ -333,7 +246,8 @@ std::vector<trace::SyncMetrics> StageReporter::sync_metrics(const stages::StepSu
   }
   return {{process_.text(), synced_.rounds - before.rounds, synced_.sent_bytes - before.sent_bytes,
            bfloat16_sync_bytes_, synced_.round_seconds - before.round_seconds,
-           sync_waited_ - waited_before}};
+           sync_waited_ - waited_before,
+           synced_.rounds > before.rounds ? synced_.distance : std::nullopt}};
 }
 
 void StageReporter::report_resends(const run::StepDone& done) {

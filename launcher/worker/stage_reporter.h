@@ -52,10 +52,14 @@ class StageReporter final : public stages::StageObserver {
   // The device that computes from now on, and what the process does on it in each step. Reports
   // contain its memory and, if its driver answers, its utilisation.
   void set_device(at::Device device, planner::StepWork work) STRAIT_EXCLUDES(mutex_);
-  void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
+  // `bytes`: that the phase will read or write, for an estimate of what is left; 0: not known.
+  void set_phase(const std::string& phase, std::int64_t bytes = 0) STRAIT_EXCLUDES(mutex_);
   void count_progress() { ++finished_actions_; }  // for the watchdog
   trace::SpanLog& spans() { return spans_; }
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
+  // Writes a trace of the latest steps, from the thread of reports, for the report of a run that
+  // still trains.
+  void write_latest_steps(const std::filesystem::path& path) STRAIT_EXCLUDES(mutex_);
 
   void before(const stages::Phase& phase, const schedules::Action& action) override;
   void after(const stages::Phase& phase, const schedules::Action& action) override;
@@ -68,7 +72,9 @@ class StageReporter final : public stages::StageObserver {
   void unwatch() STRAIT_EXCLUDES(mutex_);
   void report_loop();
   void read_sensors(const base::NvidiaSession& driver) STRAIT_EXCLUDES(mutex_);
+  void write_wanted_trace() STRAIT_EXCLUDES(mutex_);
   run::Progress progress() STRAIT_EXCLUDES(mutex_);
+  std::string phase_text() const STRAIT_REQUIRES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
   std::vector<run::LinkTraffic> links_since_last() STRAIT_EXCLUDES(mutex_);
   std::vector<trace::SyncMetrics> sync_metrics(const stages::StepSummary& summary);
@@ -86,6 +92,7 @@ class StageReporter final : public stages::StageObserver {
   const net::ProcessName process_;
   const std::uint64_t bfloat16_sync_bytes_;
   trace::SpanLog spans_;
+  const std::size_t latest_spans_;  // of a trace of the latest steps
   int sync_row_ = 0;
   trace::Nanoseconds span_started_ = 0;
   double waited_before_ = 0;  // seconds, when the span began
@@ -106,6 +113,10 @@ class StageReporter final : public stages::StageObserver {
   planner::StepWork work_ STRAIT_GUARDED_BY(mutex_);
   base::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last reading
   std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
+  std::int64_t phase_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
+  std::uint64_t phase_from_ STRAIT_GUARDED_BY(mutex_) = 0;  // store::file_progress() at its start
+  std::chrono::steady_clock::time_point phase_since_ STRAIT_GUARDED_BY(mutex_);
+  std::filesystem::path wanted_trace_ STRAIT_GUARDED_BY(mutex_);  // empty: none
   std::uint64_t file_progress_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, at the last report
   const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   std::vector<WatchedLink> links_ STRAIT_GUARDED_BY(mutex_);

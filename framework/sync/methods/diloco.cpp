@@ -52,14 +52,21 @@ class Diloco final : public SyncMethod {
     check_finite_floats(round.result(part), narrow_, part.values(), kWeightsChange);
   }
   void apply(const Round& round, Slots& slots) override {
+    distance_.begin(round.parts.size());
     apply_parts(round, slots, [&](const Part& part) {
       std::vector<float> change(part.values());
       read_floats(round.result(part), narrow_, change, kWeightsChange);
       const auto reference = within(slots.values(kReference), part.range);
+      const auto weights = within(slots.values(kWeights), part.range);
+      for (std::size_t i = 0; i < change.size(); ++i) {
+        distance_.add(part.index, weights[i], reference[i] - change[i]);
+      }
       outer_.make(change, within(slots.values(kOuter), part.range), reference);
-      std::ranges::copy(reference, within(slots.values(kWeights), part.range).begin());
+      std::ranges::copy(reference, weights.begin());
     });
   }
+
+  std::optional<double> distance() const override { return distance_.share(); }
 
  private:
   bool narrow_;
@@ -67,6 +74,7 @@ class Diloco final : public SyncMethod {
   std::int64_t steps_;
   std::vector<std::int64_t> rows_;
   OuterStep outer_;
+  MeanDistance distance_;
 };
 
 }  // namespace

@@ -102,6 +102,7 @@ class Noloco final : public SyncMethod {
       apply_pair(round, slots);
     }
   }
+  std::optional<double> distance() const override { return distance_.share(); }
 
  private:
   std::size_t partner(std::int64_t made, const Membership& membership) const {
@@ -117,7 +118,8 @@ class Noloco final : public SyncMethod {
     const auto theirs = static_cast<std::size_t>(mine) ^ 1U;
     return theirs < order.size() ? order[theirs] : membership.mine;
   }
-  void apply_pair(const Round& round, Slots& slots) const {
+  void apply_pair(const Round& round, Slots& slots) {
+    distance_.begin(round.parts.size());
     apply_parts(round, slots, [&](const Part& part) {
       const PairedPart mine(round.exchanges.front().own[part.index], part.range);
       const PairedPart theirs(partner_frame(round, part), part.range);
@@ -127,6 +129,8 @@ class Noloco final : public SyncMethod {
       const auto delta = within(slots.values(kOuter), part.range);
       for (std::size_t i = 0; i < slow.size(); ++i) {
         const float change = (mine.change()[i] + theirs.change()[i]) / 2;
+        const float fast = mine.slow()[i] + mine.change()[i];
+        distance_.add(part.index, fast, (fast + theirs.slow()[i] + theirs.change()[i]) / 2);
         const float from_mean = (mine.slow()[i] - theirs.slow()[i]) / 2;
         delta[i] = outer_.momentum * delta[i] + outer_.learning_rate * change - kPull * from_mean;
         slow[i] += delta[i];
@@ -139,6 +143,7 @@ class Noloco final : public SyncMethod {
   std::int64_t every_;
   std::int64_t steps_;
   OuterStep outer_;
+  MeanDistance distance_;
 };
 
 Forecast noloco_forecast(const ForecastInput& input) {

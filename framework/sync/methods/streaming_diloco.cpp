@@ -96,11 +96,15 @@ class StreamingDiloco final : public SyncMethod {
     check_symmetric_groups(round.result(part), part.values(), bits_, kStreamedChange);
   }
   void apply(const Round& round, Slots& slots) override {
+    distance_.begin(round.parts.size());
     apply_parts(round, slots, [&](const Part& part) {
       std::vector<float> change(part.values());
       read_symmetric_groups(round.result(part), bits_, change, kStreamedChange);
       const auto reference = within(slots.values(kReference), part.range);
       const auto weights = within(slots.values(kWeights), part.range);
+      for (std::size_t i = 0; i < change.size(); ++i) {
+        distance_.add(part.index, weights[i], reference[i] - change[i]);
+      }
       // The reference first: the weights are blended with the new one.
       outer_.make(change, within(slots.values(kOuter), part.range), reference);
       for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -108,6 +112,8 @@ class StreamingDiloco final : public SyncMethod {
       }
     });
   }
+
+  std::optional<double> distance() const override { return distance_.share(); }
 
  private:
   // Counted from the zone's begin, so that stages with a tied weight send its stretches in the same
@@ -135,6 +141,7 @@ class StreamingDiloco final : public SyncMethod {
   std::int64_t steps_;
   std::vector<std::int64_t> rows_;
   OuterStep outer_;
+  MeanDistance distance_;
 };
 
 Forecast streaming_forecast(const ForecastInput& input) {

@@ -76,6 +76,31 @@ TEST(Diloco, ReferenceTakesNesterovStepAlongMeanChange) {
   }
 }
 
+// Three ways to train apart: the weights of two replicas are 0.1 % and 0.3 % from 1, so both are
+// 0.1 % of the mean's norm from their mean.
+TEST(TrainingApart, TellsHowFarReplicasWereFromTheirMean) {
+  for (const char* name : {"diloco", "streaming_diloco", "noloco"}) {
+    SyncSettings settings = usual(name);
+    settings.every = settings.fragments = 1;
+    settings.late = 0;
+    settings.bits = 8;
+    const Layout layout({{.name = "a", .shape = {32, 40}}});
+    DirectRound stage(layout, 2, diloco_maker(settings));
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::ranges::fill(stage.replica(i).weights, 1.0F);
+      EXPECT_FALSE(stage.replica(i).method->distance()) << name;
+    }
+    stage.start();
+    std::ranges::fill(stage.replica(0).weights, 1.001F);
+    std::ranges::fill(stage.replica(1).weights, 1.003F);
+    ASSERT_TRUE(stage.pass({step_number(0), Hook::update})) << name;
+    for (std::size_t i = 0; i < 2; ++i) {
+      ASSERT_TRUE(stage.replica(i).method->distance()) << name;
+      EXPECT_NEAR(*stage.replica(i).method->distance(), 0.001, 1e-4) << name;
+    }
+  }
+}
+
 TEST(Diloco, RefusesReplicaWithNonFiniteWeights) {
   SyncSettings settings = usual("diloco");
   settings.every = 1;

@@ -77,6 +77,17 @@ TEST(SpanLog, WhenFullTheOldestGoAndAreCounted) {
   EXPECT_EQ(written(log)["otherData"]["overwritten_spans"], 5);
 }
 
+TEST(SpanLog, WritesTheNewestSpansAloneWhereAsked) {
+  SpanLog log("stage 0.0", 0);
+  for (int i = 0; i < 8; ++i) log.record({"step", "compute", i, i, i + 1});
+  const ScratchDirectory folder;
+  log.write(folder / "trace.json", 2);
+  const json events = json::parse(ScratchDirectory::read(folder / "trace.json"))["traceEvents"];
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[1]["tid"], 6);
+  EXPECT_EQ(events[2]["tid"], 7);
+}
+
 TEST(SpanLog, ARowNamedTwiceHasItsLastName) {
   SpanLog log("stage 0.0", 0);
   log.name_row(1, "a");

@@ -40,6 +40,8 @@ TEST(MetricLabels, HaveTheMeanOfAllProcessesWhereAllAreKnown) {
   };
   EXPECT_THAT(labels(R"({"tflops":{"0.0":1,"1.0":2},"mfu":{"0.0":0.25,"1.0":0.35}})"),
               testing::ElementsAre("1.5 TFLOP/s per stage", "MFU 30 %"));
+  EXPECT_THAT(labels(R"({"tflops":{"0.0":0.027,"1.0":0.027}})"),
+              testing::ElementsAre("27 GFLOP/s per stage"));
   EXPECT_THAT(labels(R"({"tflops":{"0.0":0},"mfu":{"0.0":0.25,"1.0":null}})"),
               testing::ElementsAre());
   trace::StepMetrics step;

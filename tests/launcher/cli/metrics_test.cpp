@@ -176,9 +176,9 @@ TEST(EveryMetric, IsInFilesOfTheRunAndInTheReport) {
 // ---- docs/metrics.md
 
 // In the order of trace::Unit and trace::Combine.
-constexpr std::array kUnitText = {"name",     "nats",  "",      "per update", "tokens",
-                                  "tokens/s", "s",     "bytes", "rows",       "rounds",
-                                  "share",    "ratio", "flag"};
+constexpr std::array kUnitText = {"name",     "nats",    "",      "per update", "tokens",
+                                  "tokens/s", "TFLOP/s", "s",     "bytes",      "rows",
+                                  "rounds",   "share",   "ratio", "flag"};
 constexpr std::array kCombineText = {"key", "first", "latest",     "max",     "any",
                                      "sum", "mean",  "by process", "derived", "message only"};
 

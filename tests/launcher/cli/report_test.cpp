@@ -280,7 +280,6 @@ TEST(ComparePage, HasTheCurvesOfAllRunsOverTheirOwnProgress) {
 TEST(Report, OfLongRunOfManyProcessesStaysSmallAndKeepsPeaks) {
   ReportData report;
   std::vector<trace::BoundaryMetrics> boundaries(126);
-  json idle = json::object();
   for (int i = 0; i < 126; ++i) {
     auto& one = boundaries[static_cast<std::size_t>(i)];
     one.boundary = std::to_string(i / 2) + ".0>" + std::to_string(i / 2 + 1) + ".0";
@@ -289,17 +288,32 @@ TEST(Report, OfLongRunOfManyProcessesStaysSmallAndKeepsPeaks) {
     one.sent_bytes = 1'234'567;
     one.change = one.error = 0.123456;
     one.hits = 3;
-    if (i % 2 == 0) idle[std::to_string(i / 2) + ".0"] = 0.123456;
   }
-  const json traffic = rows(boundaries);
+  json more = {{"boundaries", rows(boundaries)}};
+  StepTimeline timeline;
+  std::vector<trace::SyncMetrics> sync(64);
+  for (std::size_t i = 0; i < sync.size(); ++i) {
+    sync[i] = {fmt::format("{}.0", i), 1, 123'456, 14'123'456, 0.123456, 0.123456, 0.123456};
+    for (const char* key : {"idle", "tflops", "mfu"}) more[key][sync[i].process] = 0.123456;
+    for (const char* key : {"memory_bytes", "program_bytes"})
+      more[key][sync[i].process] = 1234567890;
+    timeline.rows.push_back({"stage " + sync[i].process, {}});
+    for (int span = 0; span < 4'000; ++span) {
+      timeline.rows.back().spans.push_back({"compute", "forward", 0.001234 * span, 0.001, span});
+    }
+  }
+  more["sync"] = rows(sync);
   for (int step = 1; step <= 100'000; ++step) {
     json line = {{"step", step}, {"loss", step == 77'777 ? 100.0 : 2.0 + step % 2 / 3.0}};
     // The traffic of all steps would take a minute; what it adds is bounded by the steps' range.
-    if (step % 250 == 0) line.update({{"boundaries", traffic}, {"idle", idle}});
+    if (step % 250 == 0) line.update(more);
     report.add(line);
   }
-  const std::string page = report_page(report, {});
+  ReportPlan plan;
+  plan.predicted = timeline;
+  const std::string page = report_page(report, plan, timeline);
   EXPECT_LT(page.size(), 5'000'000U);
+  EXPECT_EQ(figure(page, "Distance of replicas")["names"].size(), 64U);
   const json loss = figure(page, "Loss");
   EXPECT_EQ(loss["highest"], json::parse("[77777,100]"));
   EXPECT_LE(loss["points"].size(), 2048U);
