@@ -192,9 +192,8 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
   const std::string name = base::shell_word(run.string());
   const std::string command = base::command_name();
   std::vector<std::string> lines = {
-      fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, report.html, "
-                  "checkpoints/step-{}",
-                  run.string(), number(outcome.step))};
+      fmt::format("results   {0}: report.html, metrics.jsonl, checkpoints/step-{1}", run.string(),
+                  number(outcome.step))};
   std::ranges::move(memory_line(run, plan), std::back_inserter(lines));
   std::ranges::move(forecast_line(run), std::back_inserter(lines));
   if (!outcome.early.empty()) {
@@ -205,9 +204,13 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
     lines.push_back(fmt::format("resume    {} resume {}   (from step {} of {})", command, name,
                                 number(outcome.step), plan.steps));
   }
-  std::ranges::move(lines_after_divergence(run, plan, losses), std::back_inserter(lines));
-  lines.push_back(fmt::format("try       {} generate {} {}", command, name,
-                              prompt_flags(prompts_to_try(plan.recipe))));
+  // A model that is not sound is not worth a try.
+  const std::vector<std::string> back = lines_after_divergence(run, plan, losses);
+  std::ranges::copy(back, std::back_inserter(lines));
+  if (back.empty()) {
+    lines.push_back(fmt::format("try       {} generate {} {}", command, name,
+                                prompt_flags(prompts_to_try(plan.recipe))));
+  }
   lines.push_back(fmt::format("export    {} export {} {}", command, name,
                               base::shell_word(plan.recipe.name + "-export")));
   return lines;

@@ -14,9 +14,9 @@ constexpr const char* kLineEnd = "\x1b[K";
 constexpr const char* kRestOfScreen = "\x1b[J";
 constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
+// Until the first step, and after the last one, nothing else shows that something is done.
+constexpr auto kQuietPlainWithoutSteps = std::chrono::seconds(5);
 constexpr auto kDrawBlockEvery = std::chrono::milliseconds(100);
-constexpr std::size_t kRowsAtEnd = 4;  // of a table, live; the report has the others
-
 }  // namespace
 
 ConsoleOptions ConsoleOptions::of_stdout(bool as_json, const std::string& color) {
@@ -75,11 +75,9 @@ void Console::json(const run::RunEvent& event) { json(event.name, event.fields);
 
 void Console::plan(const std::string& text, const std::string& plan_json) {
   if (is(Style::json)) return json("plan", {{"plan", Json::parse(plan_json)}});
-  if (is(Style::live)) {
-    const Json plan = Json::parse(plan_json);
-    first_step_seconds_ =
-        std::max(plan.value("step_seconds", 0.0), plan.value("first_epoch_step_seconds", 0.0));
-  }
+  const Json plan = Json::parse(plan_json);
+  first_step_seconds_ =
+      std::max(plan.value("step_seconds", 0.0), plan.value("first_epoch_step_seconds", 0.0));
   sink_.write(text + (text.ends_with('\n') ? "" : "\n"), false);
 }
 
@@ -109,6 +107,7 @@ void Console::training(store::Step from, store::Step to) {
   if (is(Style::json)) return json(run::training_event(from, to));
   view_.step = store::number(from);
   view_.steps = store::number(to);
+  training_since_ = options_.now();
   lasting(from == store::Step{}
               ? "training " + base::counted(store::number(to), "step")
               : fmt::format("training steps {} to {}", store::number(from) + 1, store::number(to)));
@@ -120,21 +119,32 @@ void Console::reports(const std::vector<run::ProcessReport>& processes) {
   const auto quiet = now - said_;
   const bool live = is(Style::live);
   if (is(Style::json)) return;
-  if (quiet < (live ? kQuietLive : kQuietPlain)) {
+  const bool steps = view_.step > store::number(from_) && view_.step < view_.steps;
+  const auto plain = steps ? kQuietPlain : kQuietPlainWithoutSteps;
+  if (quiet < (live ? kQuietLive : plain)) {
     if (drawn_) draw();  // the window may have another width now
     return;
   }
-  const std::string line = fmt::format("{}", fmt::join(doing(processes), " · "));
+  const std::string line = waiting_text(std::chrono::duration<double>(quiet).count()) +
+                           fmt::format("{}", fmt::join(doing(processes), " · "));
   if (!live) return lasting(line);
-  const double seconds = std::chrono::duration<double>(quiet).count();
-  const bool first = view_.steps > 0 && losses_.empty();
+  view_.doing = line;
+  draw();
+}
+
+std::string Console::waiting_text(double seconds) const {
+  if (view_.steps > 0 && view_.step == view_.steps) {
+    const bool saved = view_.checkpoint == view_.step;
+    return fmt::format("{}, {}: ", saved ? "ending" : "last checkpoint", clock_text(seconds));
+  }
+  const bool first = view_.steps > 0 && view_.step == store::number(from_);
+  if (!first) return is(Style::live) ? clock_text(seconds) + ": " : "";
+  const auto since = std::chrono::duration<double>(options_.now() - training_since_).count();
   const std::string estimate =
-      first && first_step_seconds_ > 0
+      first_step_seconds_ > 0
           ? fmt::format(" of about {} by the plan", clock_text(first_step_seconds_))
           : "";
-  view_.doing =
-      fmt::format("{}{}{}: {}", first ? "first step, " : "", clock_text(seconds), estimate, line);
-  draw();
+  return fmt::format("first step, {}{}: ", clock_text(since), estimate);
 }
 
 std::vector<std::string> Console::doing(const std::vector<run::ProcessReport>& processes) const {
@@ -158,7 +168,8 @@ std::string Console::step_text(const run::StepLine& line) const {
                       step_labels<trace::StepMetrics>(line, true)}) {
     std::ranges::move(labels, std::back_inserter(parts));
   }
-  if (const auto left = remaining_.seconds()) parts.push_back("ETA " + clock_text(*left));
+  const auto left = line.step == to_ ? std::nullopt : remaining_.seconds();
+  if (left) parts.push_back("ETA " + clock_text(*left));
   return fmt::format("{}", fmt::join(parts, " · "));
 }
 
@@ -173,6 +184,7 @@ void Console::step(const run::StepLine& line) {
     fields["link_megabits_per_second"] = std::move(links);
     return json("step", fields);
   }
+  view_.step = store::number(line.step);
   held_back_ = step_text(line);
   is(Style::plain) ? plain_step(line, held_back_) : live_step(line);
 }
@@ -181,7 +193,6 @@ void Console::live_step(const run::StepLine& line) {
   const auto now = options_.now();
   said_ = now;
   losses_.push_back(line.loss.value_or(std::numeric_limits<double>::quiet_NaN()));
-  view_.step = store::number(line.step);
   view_.eta_seconds = remaining_.seconds();
   view_.doing.clear();
   view_.labels = step_labels<trace::StepMetrics>(line, false);
@@ -283,58 +294,6 @@ void Console::restarting(const run::Restart& restart) {
       "restart {} of {}, generation {}: {}", restart.number, restart.limit, restart.generation,
       resumes ? fmt::format("going on from the checkpoint of step {}", store::number(restart.from))
               : std::string("from the beginning, because there is no complete checkpoint")));
-}
-
-void Console::ended(const run::Outcome& outcome) {
-  if (is(Style::json)) return json(run::event_of(outcome));
-  erase();
-  view_ = {};
-  if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
-  table(kBoundaryTraffic, boundaries_);
-  table(kSyncTraffic, sync_);
-  if (outcome.code != base::ExitCode::done) {
-    failure(outcome);
-  } else if (!outcome.early.empty()) {
-    lasting(fmt::format("ended early after step {} of {}: {}", store::number(outcome.step),
-                        store::number(to_), outcome.early));
-  } else if (outcome.stopped) {
-    lasting(fmt::format("stopped on request after step {} of {}", store::number(outcome.step),
-                        store::number(to_)));
-  }
-}
-
-template <class S>
-void Console::table(const char* what, const trace::MetricTotals<S>& totals) {
-  const bool live = is(Style::live);
-  std::vector<S> all = totals.all();
-  const std::size_t hidden = live && all.size() > kRowsAtEnd ? all.size() - kRowsAtEnd : 0;
-  all.resize(all.size() - hidden);
-  const std::vector<std::string> rows = metric_table(all, live ? options_.columns() : 0);
-  if (rows.empty()) return;
-  lasting(sums_title(what, totals), base::Tone::faint);
-  for (const std::string& row : rows) lasting(row);
-  if (hidden > 0) lasting(fmt::format("… {} more in report.html", hidden), base::Tone::faint);
-}
-
-void Console::failure(const run::Outcome& outcome) {
-  const char* meaning = base::meaning(outcome.code);
-  lasting("");
-  lasting(fmt::format("strait: {}", outcome.cause), base::Tone::bad);
-  const std::string saved = outcome.checkpoint ? fmt::format("last checkpoint: step {}",
-                                                             store::number(*outcome.checkpoint))
-                                               : "no checkpoint since this start";
-  lasting(fmt::format("  exit code {} ({}), {} done; {}", number(outcome.code),
-                      meaning ? meaning : "?", base::counted(store::number(outcome.step), "step"),
-                      saved));
-  if (!outcome.log_tail.empty()) {
-    lasting(fmt::format("  the last {} of its log:",
-                        base::counted(std::ssize(outcome.log_tail), "line")));
-    for (const std::string& line : outcome.log_tail) lasting("    | " + line);
-  }
-  if (!outcome.followers.empty()) {
-    lasting("  failures that followed:");
-    for (const std::string& line : outcome.followers) lasting("    " + line);
-  }
 }
 
 }  // namespace strait::cli

@@ -74,8 +74,8 @@ class Console : public run::RunObserver {
   void json(const run::RunEvent& event);
   void live_step(const run::StepLine& line);
   void plain_step(const run::StepLine& line, const std::string& text);
-  template <class S>
-  void table(const char* what, const trace::MetricTotals<S>& totals);
+  std::string waiting_text(double seconds) const;  // what long silence is about
+  std::string traffic_text() const;                // empty: nothing was sent
   void failure(const run::Outcome& outcome);
   std::string step_text(const run::StepLine& line) const;
   bool is(ConsoleOptions::Style style) const { return options_.style == style; }
@@ -90,6 +90,7 @@ class Console : public run::RunObserver {
   store::Step to_{};
   std::optional<Time> printed_;  // time of the last line of a step; live: of the last block
   Time said_;                    // time of the last line of any kind
+  Time training_since_{};        // of this start
   std::string held_back_;        // the line of the latest step, if it was not printed as lasting
   // Live:
   RunView view_;

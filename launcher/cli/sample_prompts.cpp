@@ -83,7 +83,8 @@ std::vector<SamplePrompt> prompts_of(const recipe::Recipe& recipe,
   return prompts;
 }
 
-constexpr std::size_t kShown = 6;  // samples: what fits on a screen
+constexpr std::size_t kShown = 6;  // samples
+constexpr std::size_t kLines = 2;  // of them, since the last lines of a run are few
 // Answers of chats are long: fewer of them, and their beginnings.
 constexpr std::size_t kChatsShown = 3;
 constexpr std::int64_t kChatTokens = 64;
@@ -182,10 +183,12 @@ std::vector<std::string> sample_completions(const std::filesystem::path& run_dir
     worker::answer_here(*model, generation);
   }
   if (lines.empty()) return {};
-  lines.insert(lines.begin(),
-               chats ? "answers to evaluation prompts:"
-                     : fmt::format("completions of evaluation prompts ({} of {} right):", right,
-                                   lines.size()));
+  const std::string title =
+      chats
+          ? "answers to evaluation prompts:"
+          : fmt::format("completions of evaluation prompts ({} of {} right):", right, lines.size());
+  lines.resize(std::min(lines.size(), kLines));
+  lines.insert(lines.begin(), title);
   return lines;
 }
 

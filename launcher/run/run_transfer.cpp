@@ -29,6 +29,17 @@ std::function<void()> limited(const std::function<void()>& poll, const std::stri
   };
 }
 
+// "sending files that the hosts lack: 120 MB of 2.40 GB, 190 s left". A host that has a part of a
+// file needs less.
+std::string shipping_text(std::uint64_t sent, std::uint64_t all,
+                          std::chrono::duration<double> spent) {
+  std::string text = fmt::format("sending files that the hosts lack: {} of {}",
+                                 base::byte_text(sent), base::byte_text(all));
+  if (sent == 0 || sent >= all) return text;
+  return text + fmt::format(", {:.0f} s left", spent.count() * static_cast<double>(all - sent) /
+                                                   static_cast<double>(sent));
+}
+
 }  // namespace
 
 RunTransfer::RunTransfer(std::vector<Host> hosts, std::unique_ptr<transfer::TransferAgent> agent,
@@ -165,10 +176,11 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
       const transfer::ChunkSet chunks = file.whole
                                             ? transfer::ChunkSet::all(table.count())
                                             : transfer::ChunkSet::holding(table, file.ranges);
-      fetches.push_back(
-          agent_->fetch_on(hosts_[delivery.host].agent,
-                           {table, chunks, folder / file.name, transfer::FetchRequest::As::content},
-                           source_for(delivery.host, table, chunks)));
+      const auto source = source_for(delivery.host, table, chunks);
+      if (!source) to_send_ += chunks.bytes(table);
+      fetches.push_back(agent_->fetch_on(
+          hosts_[delivery.host].agent,
+          {table, chunks, folder / file.name, transfer::FetchRequest::As::content}, source));
       // Before the fetch has ended: the next host may wait for chunks that this one still gets.
       holders_[table.id()].push_back({delivery.host, chunks});
     }
@@ -197,8 +209,8 @@ void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
       poll();
       if (Clock::now() - reported < kWaitReportEvery) return;
       reported = Clock::now();
-      report({"shipping", fmt::format("sending files that the hosts lack: {} so far",
-                                      base::byte_text(agent_->totals().sent_bytes))});
+      report(
+          {"shipping", shipping_text(agent_->totals().sent_bytes, to_send_, Clock::now() - began)});
     });
   }
   if (fetched == 0) return;

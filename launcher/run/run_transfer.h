@@ -69,6 +69,7 @@ class RunTransfer {
 
   std::vector<Delivery> needed_deliveries(const plan::Plan& plan, const Needs& needs,
                                           const std::function<void()>& poll);
+  std::uint64_t to_send_ = 0;  // of all deliveries so far, from the launcher; hosts may have a part
   bool is_present(Delivery& delivery, const std::function<void()>& poll);
   std::vector<std::future<std::uint64_t>> start_fetches(std::vector<Delivery> deliveries,
                                                         const std::function<void()>& poll);

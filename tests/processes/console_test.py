@@ -94,9 +94,15 @@ class Console(runs.RunCase):
         self.assertNotIn("\x1b[?25l", screen.text, "the cursor is never hidden")
         return rows
 
+    def assert_few(self, rows, columns):
+        """The last lines are at most twelve. One that fills the width goes on in the next row."""
+        lines = sum(1 for before, row in zip([""] + rows, rows) if row and len(before) < columns)
+        self.assertLessEqual(lines, 12, "\n".join(rows))
+        self.assertGreater(lines, 3)
+
     def test_block_is_replaced_by_the_summary(self):
-        for columns in (80, 200):
-            screen, run = self.shown(columns)
+        for columns, replicas in ((80, 1), (200, 2)):
+            screen, run = self.shown(columns, {"pipeline.replicas": replicas})
             rows = self.rest(screen, 0)
             self.assertRegex(screen.text, "\x1b\\[32m[█░]+\x1b\\[0m +\\d+ %")
             blocks = [piece for piece in re.split("\x1b\\[J", screen.text) if self.BAR.search(piece)]
@@ -109,7 +115,8 @@ class Console(runs.RunCase):
             last = max(i for i, row in enumerate(rows) if row.startswith("checkpoint at step 60"))
             closing = [row for row in rows[last + 1 :] if row]
             self.assertTrue(closing[0].startswith("step 60/60 · loss "), closing)
-            for label in ("results ", "try ", "export "):
+            self.assert_few(closing, columns)
+            for label in ("sent ", "results ", "memory ", "forecast ", "try ", "export "):
                 self.assertEqual(len([row for row in closing if row.startswith(label)]), 1, closing)
             self.assertTrue(any("evaluation at step 40" in row for row in rows[:last]))
 
@@ -137,10 +144,14 @@ class Console(runs.RunCase):
         screen.type("\x03")
         rows = self.rest(screen, 0)
         self.assertTrue(any("stopped on request after step" in row for row in rows), rows)
+        last = max(i for i, row in enumerate(rows) if row.startswith("checkpoint at step "))
+        self.assert_few(rows[last + 1 :], 80)
         screen, run = self.shown(80, endless)
         screen.read_until(lambda text: self.BAR.search(text))
         os.kill(run.stages()[1], signal.SIGKILL)
-        self.rest(screen, 20)
+        rows = self.rest(screen, 20)
+        self.assert_few(rows[rows.index("training 100000 steps") + 1 :], 80)
+        self.assertTrue(any(row.startswith("again ") for row in rows), rows)
         self.assertIn("\x1b[1;31mstrait: stage 1.0", screen.text)
 
 

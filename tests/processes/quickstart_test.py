@@ -58,7 +58,7 @@ class Quickstart(runs.RunCase):
             r"boundary 0\.0>1\.0 .*CURVE",
             rf"training {STEPS} steps",
             rf"step 1/{STEPS} · loss \S+ · lr \S+ · \S+ tok/s",
-            rf"step {STEPS}/{STEPS} .*Mbit/s.*ETA",
+            rf"step {STEPS}/{STEPS} .*Mbit/s.*FLOP/s per stage",
             rf"evaluation at step {STEPS}: loss",
             rf"checkpoint at step {STEPS}",
             r"completions of evaluation prompts \(\d of 6 right\)",

@@ -45,6 +45,15 @@ class ConsoleTest : public testing::Test {
     line.idle = 0.12;
     return line;
   }
+  static trace::BoundaryMetrics boundary(const char* direction, std::uint64_t raw,
+                                         std::uint64_t sent) {
+    trace::BoundaryMetrics metrics;
+    metrics.boundary = "0.0>1.0";
+    metrics.direction = direction;
+    metrics.raw_bytes = raw;
+    metrics.sent_bytes = sent;
+    return metrics;
+  }
   // A second passes, in which 5.3875 MB cross the link.
   void second(Console& console) {
     now_ += 1s;
@@ -99,8 +108,7 @@ TEST_F(ConsoleTest, PlainStyleLimitsLinesPerSecondExceptFirstAndLast) {
             "ETA 1:15\n"
             "step 3/300 · loss 0.412 · lr 8.1e-4 · 12.3k tok/s · 0>1 43.1 Mbit/s · idle 12 % · "
             "ETA 1:14\n"
-            "step 300/300 · loss 0.412 · lr 8.1e-4 · 12.3k tok/s · 0>1 43.1 Mbit/s · idle 12 % · "
-            "ETA 0:00\n"
+            "step 300/300 · loss 0.412 · lr 8.1e-4 · 12.3k tok/s · 0>1 43.1 Mbit/s · idle 12 %\n"
             "evaluation at step 300: loss 0.5 over 4096 tokens\n"
             "checkpoint at step 300\n"
             "results: runs/dates\n");
@@ -108,20 +116,19 @@ TEST_F(ConsoleTest, PlainStyleLimitsLinesPerSecondExceptFirstAndLast) {
   EXPECT_THAT(paper_.all, Not(HasSubstr("\r")));
 }
 
-TEST_F(ConsoleTest, TablesAtTheEndSayThatTheyAreSums) {
+TEST_F(ConsoleTest, OneLineAtTheEndSumsWhatWasSent) {
   Console& out = console(Style::plain);
   out.training(Step{}, Step{300});
   for (const std::int64_t number : {4, 5}) {
     run::StepLine one = line(number);
-    trace::BoundaryMetrics boundary;
-    boundary.sent_bytes = 500;
-    one.boundaries = {boundary};
+    one.boundaries = {boundary("forward", 4'000, 500), boundary("backward", 4'000, 1'500)};
+    one.sync = {{.process = "0.0", .rounds = 1, .sent_bytes = 100, .bfloat16_bytes = 11'700}};
     out.step(one);
   }
   out.ended({});
-  EXPECT_THAT(paper_.all, HasSubstr("boundary traffic, summed over steps 4 to 5; change, error, "
-                                    "cached: of the last one\nboundary "));
-  EXPECT_THAT(paper_.all, HasSubstr(" 1.0 kB "));
+  EXPECT_THAT(paper_.all,
+              HasSubstr("\nsent      boundaries 4.0 kB (4.0x fewer than float32), replicas 200 B "
+                        "(117.0x fewer than a bfloat16 all-reduce)\n"));
 }
 
 TEST_F(ConsoleTest, StoppedRunShowsItsLastStep) {
@@ -318,10 +325,25 @@ TEST_F(ConsoleTest, ColoursSayWhatALineMeans) {
 
 TEST_F(ConsoleTest, PlainStyleReportsLongWaitsRarely) {
   Console& out = console(Style::plain);
-  for (int i = 0; i < 65; ++i) second(out);
-  std::size_t lines = 0;
-  for (const char c : paper_.all) lines += c == '\n' ? 1 : 0;
-  EXPECT_EQ(lines, 2U);
+  out.plan("", R"({"step_seconds":70})");
+  out.training(Step{}, Step{300});
+  const auto lines_of_a_minute = [&] {
+    paper_.all.clear();
+    for (int i = 0; i < 65; ++i) second(out);
+    return std::ranges::count(paper_.all, '\n');
+  };
+  EXPECT_EQ(lines_of_a_minute(), 13) << "before the first step every five seconds";
+  EXPECT_THAT(paper_.all, HasSubstr("first step, 1:00 of about 1:10 by the plan: stage 0.0: forw"));
+  out.step(line(1));
+  EXPECT_EQ(lines_of_a_minute(), 2) << "between steps every thirty";
+  EXPECT_THAT(paper_.all, HasSubstr("\nstage 0.0: forward · "));
+  now_ += 1s;
+  out.step(line(300));
+  EXPECT_EQ(lines_of_a_minute(), 13);
+  EXPECT_THAT(paper_.all, HasSubstr("last checkpoint, 0:05: stage 0.0: forward"));
+  out.checkpointed(Step{300});
+  lines_of_a_minute();
+  EXPECT_THAT(paper_.all, HasSubstr("ending, 0:05: "));
 }
 
 TEST_F(ConsoleTest, FailureHasCauseCodeStateLogAndFollowers) {
@@ -334,8 +356,25 @@ TEST_F(ConsoleTest, FailureHasCauseCodeStateLogAndFollowers) {
             "  the last 2 lines of its log:\n"
             "    | one\n"
             "    | two\n"
-            "  failures that followed:\n"
+            "  a failure that followed:\n"
             "    stage 0.0 (host a): lost stage 1.0\n");
+}
+
+TEST_F(ConsoleTest, FailureOfManyProcessesWithALongLogHasElevenLines) {
+  Console& out = console(Style::plain);
+  out.training(Step{}, Step{300});
+  run::StepLine one = line(1);
+  one.boundaries = {boundary("forward", 4'000, 500)};
+  out.step(one);
+  out.step(one);
+  paper_.all.clear();
+  run::Outcome outcome = broken();
+  outcome.log_tail = std::vector<std::string>(20, "a line");
+  outcome.followers = std::vector<std::string>(7, "stage 0.0 (host a): lost stage 1.0");
+  out.ended(outcome);
+  // And closing_lines() adds one.
+  EXPECT_EQ(std::ranges::count(paper_.all, '\n'), 11) << paper_.all;
+  EXPECT_THAT(paper_.all, HasSubstr("  7 failures followed, the first of them:\n"));
 }
 
 TEST_F(ConsoleTest, RemovesControlCharactersFromMessages) {
