@@ -97,6 +97,27 @@ class Docs(unittest.TestCase):
                     checked += 1
         self.assertGreater(checked, 100)
 
+    def test_commands_in_blocks_are_accepted(self):
+        """Each is run where its recipe and its run are missing: it says that, and not how it is used."""
+        numbers = re.compile(r"\bSTEPS?\b|(?<= )N\b|\$RANK")
+        with tempfile.TemporaryDirectory() as folder:
+            made = 0
+            for page in PAGES:
+                for found in re.finditer(r"^ {4,}(?:\./|venv/bin/)?(strait [a-z][^\n]*)", page.read_text(), re.MULTILINE):
+                    line = re.split(r"\s+#|\s[|&<>]|;", found[1])[0]
+                    words = shlex.split(numbers.sub("1", line))[1:]
+                    if words[0] in OF_A_CLONE or words[:2] == ["run", "recipes/quickstart.toml"]:
+                        continue
+                    with self.subTest(page=page.name, command=line):
+                        done = subprocess.run([STRAIT, *words], cwd=folder, capture_output=True, text=True, timeout=300,
+                                              stdin=subprocess.DEVNULL, check=False)
+                        self.assertNotIn("; see: strait", done.stderr.replace(STRAIT, "strait"))
+                        self.assertNotIn("argument too many", done.stderr)
+                        if words[0] in ("explain", "help", "completion"):
+                            self.assertEqual(done.returncode, 0, done.stderr)
+                        made += 1
+            self.assertGreater(made, 40)
+
     def test_fit_page_is_what_plans_say(self):
         page = (ROOT / "docs/fit.md").read_text()
         for size in ("7B", "32B"):

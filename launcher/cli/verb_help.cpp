@@ -16,7 +16,7 @@ namespace {
 using recipe::RecipeKey;
 
 // The words of docs/ that are no keys.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kWords = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kWords = {{
     {"recipe", "one TOML file with all that a run needs"},
     {"plan", "a recipe resolved: which process has which layers, on which host, over which links"},
     {"run", "one execution of a plan; its directory is runs/NAME"},
@@ -30,6 +30,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kWords =
     {"bubble", "share of a step in which a stage waits"},
     {"checkpoint", "all that a run needs to go on from a step with the same bits"},
     {"generation", "the number of a run's start; processes of an earlier one are refused"},
+    {"host", "a machine that processes run on, as hosts.list names it"},
+    {"launcher", "the process of strait run: it starts the others, and none of them trains in it"},
+    {"epoch", "all training rows once; a sample comes back in the next one"},
+    {"target", "a token that the model learns to predict; others are only read"},
+    {"staleness", "steps between a gradient and the update that it reaches in all replicas"},
+    {"forecast", "how long a step takes by the plan's simulator; strait status shows what differs"},
+    {"activation-cache", "what delta keeps of each sample, so that its next visit sends a change"},
+    {"tie", "the link over which two stages share one table of tokens"},
+    {"off-load", "masters and moments of a GPU in host memory; see train.offload"},
     {"relay", "a host that passes on the bytes of two others that cannot connect"},
 }};
 
@@ -232,7 +241,8 @@ std::string completion_script(const std::string& shell) {
 
 }  // namespace
 
-std::string explanation(const std::string& word) {
+std::string explanation(const std::string& given) {
+  const std::string word = CLI::detail::to_lower(given);
   std::string text = text_of_keys(word);
   add_metrics<trace::StepMetrics>(word, "a step", text);
   add_metrics<trace::BoundaryMetrics>(word, "a boundary", text);
@@ -241,6 +251,10 @@ std::string explanation(const std::string& word) {
     if (name == word) text += fmt::format("{}: {}\n", name, meaning);
   }
   text += text_of_code(word);
+  for (const RecipeKey& key : recipe::recipe_keys()) {
+    if (allowed_by(key).find('"' + word + '"') == std::string::npos) continue;
+    text += fmt::format("\"{}\" is a value of {}", word, text_of_key(key));
+  }
   if (!text.empty()) return text;
   const std::string_view near = base::nearest_name(word, all_words());
   throw base::UserError(

@@ -77,10 +77,14 @@ std::string load_text(const plan::Plan& plan) {
   std::string text = fmt::format("\nreplica {}{}, how busy in a step:\n", load.replica,
                                  plan.recipe.pipeline.replicas > 1 ? " (the slowest)" : "");
   text += drawing(load);
-  text +=
-      fmt::format("  {} takes longest, {} of a step;\n  with twice of it a step takes {}, not {}\n",
-                  load.limit.name, seconds(load.limit.busy_seconds),
-                  seconds(load.limit.twice_seconds), seconds(load.step_seconds));
+  text += fmt::format("  {} takes longest, {} of a step", load.limit.name,
+                      seconds(load.limit.busy_seconds));
+  // Assumed speeds have one digit, in which the two may be equal.
+  const std::string twice = seconds(load.limit.twice_seconds);
+  const std::string now = seconds(load.step_seconds);
+  if (twice != now)
+    text += fmt::format(";\n  with twice of it a step takes {}, not {}", twice, now);
+  text += "\n";
   const auto tokens = [&](double step) { return forecast_number(plan, load.tokens / step); };
   text += fmt::format("  {} tokens/s\n  {} tokens/s on {} alone{}\n", tokens(load.step_seconds),
                       tokens(load.alone_seconds), load.fastest,

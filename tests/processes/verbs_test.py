@@ -234,6 +234,8 @@ class Verbs(runs.RunCase):
         self.assertIn("default: 1.0", self.ok("explain", "clip"))
         self.assertIn("exit code 20: peer lost", self.ok("explain", "20"))
         self.assertIn("bubble: share of the step", self.ok("explain", "idle"))
+        self.assertIn('"cocktail" is a value of sync.method: ', self.ok("explain", "Cocktail"))
+        self.assertIn("all training rows once", self.ok("explain", "epoch"))
         code, _, err = self.strait("explain", "train.clp")
         self.assertEqual((code, "did you mean train.clip?" in err), (10, True))
         (self.home / "runs" / "chat").mkdir(parents=True)
