@@ -5,31 +5,45 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 namespace strait::test_device {
 namespace {
 
 constexpr std::size_t kArenaBytes = std::size_t{1} << 32U;  // of addresses
-constexpr std::size_t kPage = 4096;
+// The kernel changes the protection of one of these as fast as of a page of 4 KiB. A device that is
+// protected around every operator spends nearly all of its time there otherwise.
+constexpr std::size_t kHugePage = std::size_t{1} << 21U;
+constexpr std::size_t kAlignment = 256;
+
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+// Addresses for an arena, which nobody may touch.
+std::byte* reserve() {
+  std::size_t size = kArenaBytes + kHugePage;
+  void* begin = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  TORCH_CHECK(begin != MAP_FAILED, "the test device found no addresses");
+  TORCH_CHECK(std::align(kHugePage, kArenaBytes, begin, size) != nullptr);
+  madvise(begin, kArenaBytes, MADV_HUGEPAGE);  // where the kernel has them
+  return static_cast<std::byte*>(begin);
+}
 
 }  // namespace
 
 void* Memory::take(c10::DeviceIndex device, std::size_t bytes) {
-  // Whole pages: a small overrun reads poison.
-  const std::size_t size = std::max<std::size_t>(1, (bytes + kPage - 1) / kPage) * kPage;
+  // With a part that is not used: a small overrun reads poison.
+  const std::size_t size = rounded_up(bytes + 1, kAlignment);
   Arena& arena = arenas_.at(static_cast<std::size_t>(device));
-  if (arena.begin == nullptr) {
-    void* const begin =
-        mmap(nullptr, kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TORCH_CHECK(begin != MAP_FAILED, "the test device found no addresses");
-    arena.begin = static_cast<std::byte*>(begin);
-  }
+  if (arena.begin == nullptr) arena.begin = reserve();
   std::vector<void*>& free = arena.free[size];
   void* block = nullptr;
   if (free.empty()) {
     TORCH_CHECK(arena.used + size <= kArenaBytes, "the test device is out of memory");
     block = arena.begin + arena.used;
     arena.used += size;
+    if (depth_ > 0) protect(PROT_READ | PROT_WRITE);  // what is new is still closed
   } else {
     block = free.back();
     free.pop_back();
@@ -56,11 +70,9 @@ void Memory::give_back(void* block) {
   blocks_.erase(found);
 }
 
-// Opens this block alone, which is cheaper than all of them. A new one is still closed.
-void Memory::poison(void* block, std::size_t size) const {
-  TORCH_CHECK(mprotect(block, size, PROT_READ | PROT_WRITE) == 0, "mprotect failed");
+void Memory::poison(void* block, std::size_t size) {
+  const Open opened(*this);
   std::memset(block, kPoison, size);
-  if (depth_ == 0) TORCH_CHECK(mprotect(block, size, PROT_NONE) == 0, "mprotect failed");
 }
 
 void Memory::open() {
@@ -74,7 +86,8 @@ void Memory::close() {
 void Memory::protect(int protection) const {
   for (const Arena& arena : arenas_) {
     if (arena.used == 0) continue;
-    TORCH_CHECK(mprotect(arena.begin, arena.used, protection) == 0, "mprotect failed");
+    TORCH_CHECK(mprotect(arena.begin, rounded_up(arena.used, kHugePage), protection) == 0,
+                "mprotect failed");
   }
 }
 

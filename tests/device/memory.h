@@ -51,7 +51,7 @@ class Memory {
   void open();
   void close();
   void protect(int protection) const;
-  void poison(void* block, std::size_t size) const;
+  void poison(void* block, std::size_t size);
 
   std::array<Arena, kMostDevices> arenas_;
   std::unordered_map<const void*, Block> blocks_;
