@@ -76,8 +76,7 @@ FORBIDDEN = re.compile(r"^torch/(torch|all|extension|script)\.h$")
 OWNERS = {
     re.compile(r"^toml\+\+/"): ("launcher/recipe/",),
     re.compile(r"^zmq(_addon)?\.h(pp)?$"): ("framework/net/", "tests/"),
-    re.compile(r"^CLI/"): ("launcher/cli/", "tests/launcher/cli/"),
-    re.compile(r"^cxxopts\.hpp$"): ("launcher/hosts/",),
+    re.compile(r"^CLI/"): ("launcher/cli/", "tests/launcher/cli/"), re.compile(r"^cxxopts\.hpp$"): ("launcher/hosts/",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 

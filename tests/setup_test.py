@@ -153,8 +153,7 @@ class StandInPython:
         (self.tree.root / ".venv").unlink()
         self.path = tools(folder / "path", {"python3", "nvidia-smi"})
         asked, has_pip = shlex.quote(str(self.asked)), shlex.quote(str(self.has_pip))
-        write_program(self.path / "python3",
-                      f'test "$1" = -c || {{ echo "$*" >>{asked}; touch {has_pip}; }}\n')
+        write_program(self.path / "python3", f'test "$1" = -c || {{ echo "$*" >>{asked}; touch {has_pip}; }}\n')
 
     def give_venv(self, version, torch):
         """Of a version of Python, with one of torch."""

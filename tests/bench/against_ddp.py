@@ -24,16 +24,8 @@ HOSTS = 2
 WARM = 3  # steps before times count
 SEED = 1
 MODEL = {
-    "model_type": "gpt2",
-    "vocab_size": 8192,
-    "n_positions": 128,
-    "n_embd": 384,
-    "n_layer": 6,
-    "n_head": 6,
-    "embd_pdrop": 0.0,
-    "attn_pdrop": 0.0,
-    "resid_pdrop": 0.0,
-    "tie_word_embeddings": True,
+    "model_type": "gpt2", "vocab_size": 8192, "n_positions": 128, "n_embd": 384, "n_layer": 6, "n_head": 6,
+    "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "tie_word_embeddings": True,
 }
 SMALL = {"n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 512}
 ROWS = 4  # a step, per host
@@ -79,23 +71,11 @@ def seconds_of_ours(site, folder, program, settings, steps, row):
     import runs
 
     settings = {
-        "name": "ours",
-        "seed": SEED,
-        "model.path": "model",
-        "model.weights": "random",
-        "data.train": "tokens.safetensors",
-        "data.row": row,
-        "pipeline.stages": 1,
-        "pipeline.replicas": HOSTS,
-        "pipeline.threads": 1,
-        "train.steps": steps,
-        "train.batch": ROWS * HOSTS,
-        "train.micro_batch": MICRO_BATCH,
-        "train.learning_rate": 1e-4,
-        "hosts.backend": "ssh",
-        "hosts.ssh_config": str(site.ssh.config),
-        "hosts.list": site.names(),
-        **settings,
+        "name": "ours", "seed": SEED, "model.path": "model", "model.weights": "random",
+        "data.train": "tokens.safetensors", "data.row": row, "pipeline.stages": 1, "pipeline.replicas": HOSTS,
+        "pipeline.threads": 1, "train.steps": steps, "train.batch": ROWS * HOSTS, "train.micro_batch": MICRO_BATCH,
+        "train.learning_rate": 1e-4, "hosts.backend": "ssh", "hosts.ssh_config": str(site.ssh.config),
+        "hosts.list": site.names(), **settings,
     }
     recipe = folder / "ours.toml"
     recipe.write_text(runs.recipe_text(settings))

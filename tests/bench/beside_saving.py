@@ -40,16 +40,9 @@ class Measurement:
         name = f"{mode}-{every}-{random.randrange(10**9)}"
         steps = every * options.checkpoints + max(every // 2, 4)
         settings = {
-            "data.train": "tokens.safetensors",
-            "data.tokenizer": None,
-            "data.row": options.row,
-            "pipeline.stages": 2,
-            "train.steps": steps,
-            "train.batch": options.rows,
-            "train.micro_batch": 1,
-            "train.learning_rate": 1e-4,
-            "checkpoint.every": every if mode in ("pause", "beside") else 0,
-            "checkpoint.memory": MODES[mode] or "1GiB",
+            "data.train": "tokens.safetensors", "data.tokenizer": None, "data.row": options.row, "pipeline.stages": 2,
+            "train.steps": steps, "train.batch": options.rows, "train.micro_batch": 1, "train.learning_rate": 1e-4,
+            "checkpoint.every": every if mode in ("pause", "beside") else 0, "checkpoint.memory": MODES[mode] or "1GiB",
             "checkpoint.memory_every": every if mode == "memory" else 0,
         }
         machinery.write_recipe(folder, name, settings | codec)
@@ -91,12 +84,10 @@ def main():
                 for mode in options.modes:
                     one = Measurement(program, folder, mode, CODECS[codec], interval, options)
                     each = statistics.mean(one.stalls) if one.stalls else 0
-                    print(
-                        f"{codec:5}  {interval:5}  {mode:11}  {one.bytes / 1e6:7.1f}  {one.step:6.3f}"
-                        f"  {each:20.4f}  {one.stood / one.seconds:13.2%}"
-                        f"  {one.seconds / one.steps:15.3f}",
-                        flush=True,
-                    )
+                    print(f"{codec:5}  {interval:5}  {mode:11}  {one.bytes / 1e6:7.1f}  {one.step:6.3f}"
+                          f"  {each:20.4f}  {one.stood / one.seconds:13.2%}"
+                          f"  {one.seconds / one.steps:15.3f}",
+                          flush=True)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

@@ -43,9 +43,7 @@ class Gpt2(nn.Module):
         width = config["n_embd"]
         self.tokens = nn.Embedding(config["vocab_size"], width)
         self.places = nn.Embedding(config["n_positions"], width)
-        self.blocks = nn.ModuleList(
-            Block(width, config["n_head"]) for _ in range(config["n_layer"])
-        )
+        self.blocks = nn.ModuleList(Block(width, config["n_head"]) for _ in range(config["n_layer"]))
         self.norm = nn.LayerNorm(width)
 
     def forward(self, ids):
@@ -82,9 +80,7 @@ def main():
     config = json.loads(config)
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
-    dist.init_process_group(
-        "gloo", init_method=f"tcp://{place}", rank=int(rank), world_size=int(hosts)
-    )
+    dist.init_process_group("gloo", init_method=f"tcp://{place}", rank=int(rank), world_size=int(hosts))
     # In one bucket for PowerSGD: over gloo its hook mixes up the collectives of several.
     bucket = 1000 if hook == "powersgd2" else None
     model = nn.parallel.DistributedDataParallel(Gpt2(config), bucket_cap_mb=bucket)

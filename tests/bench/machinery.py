@@ -22,30 +22,15 @@ MIB = 1 << 20
 SEED = 1
 
 MODEL = {
-    "model_type": "gpt2",
-    "vocab_size": 257,
-    "n_positions": 256,
-    "n_embd": 192,
-    "n_layer": 4,
-    "n_head": 6,
-    "embd_pdrop": 0.0,
-    "attn_pdrop": 0.0,
-    "resid_pdrop": 0.0,
-    "tie_word_embeddings": True,
+    "model_type": "gpt2", "vocab_size": 257, "n_positions": 256, "n_embd": 192, "n_layer": 4, "n_head": 6,
+    "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "tie_word_embeddings": True,
 }
 MICRO_BATCHES = 4
 
 # What the recipes of the benches say, where they say nothing else.
 RECIPE = {
-    "seed": SEED,
-    "model.path": "model",
-    "model.weights": "random",
-    "data.train": "text.txt",
-    "data.tokenizer": "bytes",
-    "data.row": MODEL["n_positions"],
-    "pipeline.threads": 1,
-    "train.batch": 2 * MICRO_BATCHES,
-    "train.micro_batch": 2,
+    "seed": SEED, "model.path": "model", "model.weights": "random", "data.train": "text.txt", "data.tokenizer": "bytes",
+    "data.row": MODEL["n_positions"], "pipeline.threads": 1, "train.batch": 2 * MICRO_BATCHES, "train.micro_batch": 2,
     "train.learning_rate": 1e-3,
 }
 
@@ -166,9 +151,7 @@ def simulated_step(simulate, schedule, micro_batches, depth, costs, link=(0, 0, 
     lines = [f"{schedule} {len(costs)} {micro_batches} {depth}"]
     lines += [" ".join(map(repr, cost)) for cost in costs]
     lines += [" ".join(map(repr, link))] * (len(costs) - 1)
-    done = subprocess.run(
-        [simulate], input="\n".join(lines), capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([simulate], input="\n".join(lines), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -207,20 +190,14 @@ def show_speed(simulate, rounds):
         against_replay.append([a / b for a, b in zip(real, replayed)])
         alone = statistics.median(step["period"] for step in one["0.0"])
         speed_ups.append(alone / statistics.median(real))
-        print(
-            f"{number:5}  {alone:11.4f}  {statistics.median(real):10.4f}"
-            f"  {statistics.median(forecasts):8.4f}  {statistics.median(replayed):8.4f}"
-            f"  {statistics.median(ratios[-1]):17.3f}  {statistics.median(against_replay[-1]):9.3f}"
-        )
+        print(f"{number:5}  {alone:11.4f}  {statistics.median(real):10.4f}"
+              f"  {statistics.median(forecasts):8.4f}  {statistics.median(replayed):8.4f}"
+              f"  {statistics.median(ratios[-1]):17.3f}  {statistics.median(against_replay[-1]):9.3f}")
     for index, name in enumerate(("forward", "backward", "update")):
-        alone, first, second = (
-            statistics.median(cost_of(step)[index] for r in rounds for step in r[run][process])
-            for run, process in ((0, "0.0"), (1, "0.0"), (1, "1.0"))
-        )
-        print(
-            f"{name}: one process {alone:.4f}, stages {first:.4f} + {second:.4f},"
-            f" sum / one process {(first + second) / alone:.3f}"
-        )
+        alone, first, second = (statistics.median(cost_of(step)[index] for r in rounds for step in r[run][process])
+                                for run, process in ((0, "0.0"), (1, "0.0"), (1, "1.0")))
+        print(f"{name}: one process {alone:.4f}, stages {first:.4f} + {second:.4f},"
+              f" sum / one process {(first + second) / alone:.3f}")
     ratio = statistics.median(sum(ratios, []))
     print(f"measured / forecast {ratio:.3f} (goal: at most 1.05)")
     ratio = statistics.median(sum(against_replay, []))
@@ -235,14 +212,10 @@ def show_memory(plans, runs):
         for process, memory in sorted(run.memory.items()):
             state = plan[process]["state_bytes"] / MIB
             kept = plan[process]["activation_bytes"] / MIB
-            peak, anonymous, mapped = (
-                memory[key] / MIB for key in ("VmHWM", "RssAnon", "RssFile")
-            )
-            print(
-                f"{stages} stages, {process}: peak {peak:.0f}, state {state:.0f}, activations "
-                f"{kept:.0f}, beyond {peak - state - kept:.0f} (goal: at most 250); now anonymous "
-                f"{anonymous:.0f}, mapped files {mapped:.0f}"
-            )
+            peak, anonymous, mapped = (memory[key] / MIB for key in ("VmHWM", "RssAnon", "RssFile"))
+            print(f"{stages} stages, {process}: peak {peak:.0f}, state {state:.0f}, activations "
+                  f"{kept:.0f}, beyond {peak - state - kept:.0f} (goal: at most 250); now anonymous "
+                  f"{anonymous:.0f}, mapped files {mapped:.0f}")
 
 
 def show_start(program, folder, times):
@@ -252,10 +225,8 @@ def show_start(program, folder, times):
     words = ["--set", "train.steps=2", "--set", "name=start"]
     runs = [Run(program, folder, recipe, words) for _ in range(times)]
     for name, text in (
-        ("plan", "the plan is made, the data packed"),
-        ("connected", "a stage process says hello"),
-        ("training", "all have loaded and are connected"),
-        ("step", "the first step is finished (goal: at most 3)"),
+        ("plan", "the plan is made, the data packed"), ("connected", "a stage process says hello"),
+        ("training", "all have loaded and are connected"), ("step", "the first step is finished (goal: at most 3)"),
         ("ended", "two steps, evaluation, checkpoint, all processes gone"),
     ):
         print(f"{statistics.median(run.first(name) for run in runs):7.2f}  {text}")

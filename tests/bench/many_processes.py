@@ -21,25 +21,15 @@ STEPS = 2
 
 def write_inputs(folder, stages, replicas):
     config = {
-        "model_type": "gpt2",
-        "vocab_size": 257,
-        "n_positions": 16,
-        "n_embd": 8,
-        "n_layer": stages,
-        "n_head": 1,
+        "model_type": "gpt2", "vocab_size": 257, "n_positions": 16, "n_embd": 8, "n_layer": stages, "n_head": 1,
         "tie_word_embeddings": True,
     }
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(config))
     (folder / "text.txt").write_text("one stage after the other\n" * 400)
     settings = {
-        "data.row": 16,
-        "pipeline.stages": stages,
-        "pipeline.replicas": replicas,
-        "train.steps": STEPS,
-        "train.batch": 2 * replicas,
-        "train.micro_batch": 1,
-        "checkpoint.every": 0,
+        "data.row": 16, "pipeline.stages": stages, "pipeline.replicas": replicas, "train.steps": STEPS,
+        "train.batch": 2 * replicas, "train.micro_batch": 1, "checkpoint.every": 0,
     }
     machinery.write_recipe(folder, "many", settings)
 
@@ -87,10 +77,8 @@ def main():
         hello, training, end, step, memory, count = measure(program, stages, replicas)
         if count != stages * replicas:
             sys.exit(f"{count} processes said hello, not {stages * replicas}")
-        print(
-            f"{count:9}  {hello:7.1f}  {training:10.1f}  {end:5.1f}  {step:6.2f}  "
-            f"{memory / count / (1 << 20):13.1f}"
-        )
+        print(f"{count:9}  {hello:7.1f}  {training:10.1f}  {end:5.1f}  {step:6.2f}  "
+              f"{memory / count / (1 << 20):13.1f}")
 
 
 if __name__ == "__main__":

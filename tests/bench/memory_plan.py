@@ -54,14 +54,8 @@ CASES = {
 } | {
     method: REPLICAS | {"sync.method": method, "sync.group": "auto"} | more
     for method, more in {
-        "allreduce": {},
-        "bytegrad": {},
-        "powersgd": {},
-        "cocktail": {},
-        "diloco": {"sync.every": 2},
-        "streaming_diloco": {"sync.every": 4},
-        "noloco": {"sync.every": 2},
-        "onebit_adam": {},
+        "allreduce": {}, "bytegrad": {}, "powersgd": {}, "cocktail": {}, "diloco": {"sync.every": 2},
+        "streaming_diloco": {"sync.every": 4}, "noloco": {"sync.every": 2}, "onebit_adam": {},
     }.items()
 } | {
     "allreduce, shared memory": REPLICAS | {"sync.method": "allreduce", "sync.group": "always"},
@@ -80,9 +74,7 @@ def memory_of(printed):
     (line,) = re.findall(r"^memory +(.*)$", printed, re.MULTILINE)
     size = r"([\d.]+) (B|[kMG]B)"
     found = re.findall(rf"(\d+\.\d+) {size} of {size} planned", line)
-    return {
-        process: (bytes_of(*words[:2]), bytes_of(*words[2:])) for process, *words in found
-    }
+    return {process: (bytes_of(*words[:2]), bytes_of(*words[2:])) for process, *words in found}
 
 
 def measure(program, folder, name, settings):
@@ -106,11 +98,9 @@ def show(program, folder, options, model):
         base |= {"train.batch": 8, "train.micro_batch": 2, "checkpoint.every": 0}
         memory = measure(program, folder, "bench", base | settings)
         for process, (taken, planned) in sorted(memory.items()):
-            print(
-                f"{case:25} {process} {taken / 1e6:8.1f} {planned / 1e6:8.1f} "
-                f"{(taken - planned) / 1e6:+8.1f}  {taken / planned:.2f}",
-                flush=True,
-            )
+            print(f"{case:25} {process} {taken / 1e6:8.1f} {planned / 1e6:8.1f} "
+                  f"{(taken - planned) / 1e6:+8.1f}  {taken / planned:.2f}",
+                  flush=True)
 
 
 def main():

@@ -24,11 +24,8 @@ STREAM_SHARE = 1448 / 1500
 LATENCY = 0.0001  # seconds
 DELTA = {"codec.forward": "delta", "codec.backward": "fixed"}
 CODECS = {
-    "raw fp32": {},
-    "raw bf16": {"codec.wire_dtype": "bfloat16"},
-    "delta 4/8": DELTA,
-    "delta 4/4": DELTA | {"codec.backward_bits": 4},
-    "auto": {"codec.forward": "auto", "codec.backward": "auto"},
+    "raw fp32": {}, "raw bf16": {"codec.wire_dtype": "bfloat16"}, "delta 4/8": DELTA,
+    "delta 4/4": DELTA | {"codec.backward_bits": 4}, "auto": {"codec.forward": "auto", "codec.backward": "auto"},
 }
 INSIDE = "STRAIT_NARROW_LINKS_INSIDE"
 
@@ -56,11 +53,9 @@ def shape(bits_per_second, ports=(PORT, "0xffff")):
     # A narrow link has no packet of 64 kB, and no bucket that lets the first tenth of a message
     # through at once.
     packets = ["1", "1600"] if bits_per_second else ["65535", "65536"]
-    subprocess.run(
-        ["ip", "link", "set", "dev", "lo", "up", "mtu", "1500"]
-        + ["gso_max_segs", packets[0], "gso_max_size", packets[1]],
-        check=True,
-    )
+    subprocess.run(["ip", "link", "set", "dev", "lo", "up", "mtu", "1500"]
+                   + ["gso_max_segs", packets[0], "gso_max_size", packets[1]],
+                   check=True)
     subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], capture_output=True)
     if bits_per_second == 0:
         return
@@ -113,9 +108,7 @@ class Measurement:
         seconds = []
         for both in self.steps:
             costs = [machinery.cost_of(step) for step in both]
-            step = machinery.simulated_step(
-                simulate, "1f1b", machinery.MICRO_BATCHES, 1, costs, link
-            )
+            step = machinery.simulated_step(simulate, "1f1b", machinery.MICRO_BATCHES, 1, costs, link)
             seconds.append(step["seconds"])
         return statistics.median(seconds)
 
@@ -148,18 +141,12 @@ def show(width, taken, forecasts):
     for codec, measurements in taken.items():
         seconds = statistics.median(m.seconds for m in measurements)
         ratio = statistics.median(m.seconds / f for m, f in zip(measurements, forecasts[codec]))
-        faster = statistics.median(
-            raw.seconds / m.seconds for raw, m in zip(taken["raw fp32"], measurements)
-        )
-        expected = statistics.median(
-            raw / mine for raw, mine in zip(forecasts["raw fp32"], forecasts[codec])
-        )
+        faster = statistics.median(raw.seconds / m.seconds for raw, m in zip(taken["raw fp32"], measurements))
+        expected = statistics.median(raw / mine for raw, mine in zip(forecasts["raw fp32"], forecasts[codec]))
         share = sum(taken["raw fp32"][0].bytes) / sum(measurements[0].bytes)
-        print(
-            f"{width / 1e6 or float('inf'):11.1f}  {codec:9}  {seconds:.4f}  "
-            f"{statistics.median(forecasts[codec]):8.4f}  {ratio:17.3f}  1/{share:4.2f}"
-            f"  {faster:8.3f}  {expected:8.3f}"
-        )
+        print(f"{width / 1e6 or float('inf'):11.1f}  {codec:9}  {seconds:.4f}  "
+              f"{statistics.median(forecasts[codec]):8.4f}  {ratio:17.3f}  1/{share:4.2f}"
+              f"  {faster:8.3f}  {expected:8.3f}")
 
 
 def main():

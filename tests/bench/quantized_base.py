@@ -21,25 +21,13 @@ TICKS = os.sysconf("SC_CLK_TCK")
 GIB = 1 << 30
 SMALL_MACHINE = 6e9  # bytes, of the machine that has to hold seven billion parameters
 QWEN2 = {
-    "model_type": "qwen2",
-    "vocab_size": 32000,
-    "hidden_size": 896,
-    "intermediate_size": 4864,
-    "num_attention_heads": 14,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": True,
+    "model_type": "qwen2", "vocab_size": 32000, "hidden_size": 896, "intermediate_size": 4864,
+    "num_attention_heads": 14, "num_key_value_heads": 2, "max_position_embeddings": 2048, "tie_word_embeddings": True,
 }
 TINY = QWEN2 | {"vocab_size": 257, "hidden_size": 28, "intermediate_size": 32}
 MISTRAL = {
-    "model_type": "mistral",
-    "vocab_size": 32000,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "max_position_embeddings": 32768,
+    "model_type": "mistral", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 32768,
     "sliding_window": 4096,
 }
 LLAMA = MISTRAL | {"model_type": "llama", "intermediate_size": 11008, "num_key_value_heads": 32}
@@ -73,9 +61,7 @@ class Bench:
         blocks = 2 if options.quick else options.blocks
         sizes = QWEN2 | {"vocab_size": 512, "hidden_size": 112} if options.quick else QWEN2
         self.models = {
-            "qwen2": sizes | {"num_hidden_layers": blocks},
-            "tiny": TINY | {"num_hidden_layers": 2},
-            "llama-7b": LLAMA,
+            "qwen2": sizes | {"num_hidden_layers": blocks}, "tiny": TINY | {"num_hidden_layers": 2}, "llama-7b": LLAMA,
             "mistral-7b": MISTRAL,
         }
         for name, config in self.models.items():
@@ -85,18 +71,9 @@ class Bench:
 
     def recipe(self, model, quantization, stages, row=256, micro_batch=2, dtype="float32"):
         settings = {
-            "model.path": model,
-            "model.dtype": dtype,
-            "model.quantization": quantization,
-            "model.lora.rank": 16,
-            "model.lora.alpha": 32,
-            "data.row": row,
-            "pipeline.stages": stages,
-            "train.steps": self.options.steps + 1,
-            "train.batch": 4,
-            "train.micro_batch": micro_batch,
-            "train.learning_rate": 1e-4,
-            "checkpoint.every": 0,
+            "model.path": model, "model.dtype": dtype, "model.quantization": quantization, "model.lora.rank": 16,
+            "model.lora.alpha": 32, "data.row": row, "pipeline.stages": stages, "train.steps": self.options.steps + 1,
+            "train.batch": 4, "train.micro_batch": micro_batch, "train.learning_rate": 1e-4, "checkpoint.every": 0,
         }
         machinery.write_recipe(self.folder, "bench", settings)
         return "bench.toml"
@@ -131,12 +108,10 @@ def show_memory(bench, empty):
                 times[quantization] = [run.step_seconds()]
             for name, memory in sorted(run.memory.items()):
                 measured, one = memory["VmHWM"] - empty, planned[name]
-                print(
-                    f"{stages} stages, {quantization:5} {name}: {measured / machinery.MIB:6.0f}, "
-                    f"{one['state_bytes'] / machinery.MIB:6.0f}, "
-                    f"{one['activation_bytes'] / machinery.MIB:6.0f}; "
-                    f"{measured / planned_bytes(one):.3f}"
-                )
+                print(f"{stages} stages, {quantization:5} {name}: {measured / machinery.MIB:6.0f}, "
+                      f"{one['state_bytes'] / machinery.MIB:6.0f}, "
+                      f"{one['activation_bytes'] / machinery.MIB:6.0f}; "
+                      f"{measured / planned_bytes(one):.3f}")
     return times
 
 
@@ -161,11 +136,9 @@ def show_seven_billion(bench, empty):
                 (process,) = bench.plan(model, quantization, 1, **choice)
                 needed = planned_bytes(process) + empty
                 words = "fits" if needed <= SMALL_MACHINE else "is too large"
-                print(
-                    f"{model}, {dtype}, {quantization:5}: state {process['state_bytes'] / GIB:6.2f}, "
-                    f"activations {process['activation_bytes'] / GIB:5.2f}, "
-                    f"together {needed / GIB:6.2f}: {words} for {SMALL_MACHINE / 1e9:.0f} GB"
-                )
+                print(f"{model}, {dtype}, {quantization:5}: state {process['state_bytes'] / GIB:6.2f}, "
+                      f"activations {process['activation_bytes'] / GIB:5.2f}, "
+                      f"together {needed / GIB:6.2f}: {words} for {SMALL_MACHINE / 1e9:.0f} GB")
 
 
 def main():

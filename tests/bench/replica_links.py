@@ -35,12 +35,7 @@ MORE_METHODS = {
     "allreduce": {"sync.method": "allreduce"},
     "bytegrad": {"sync.method": "bytegrad"},
     "cocktail .5/.5/4": {"sync.method": "cocktail", "sync.random": 0.5, "sync.top": 0.5},
-    "cocktail .12/1/1": {
-        "sync.method": "cocktail",
-        "sync.random": 0.12,
-        "sync.top": 1,
-        "sync.bits": 1,
-    },
+    "cocktail .12/1/1": {"sync.method": "cocktail", "sync.random": 0.12, "sync.top": 1, "sync.bits": 1},
 }
 ALL_METHODS = METHODS | MORE_METHODS
 
@@ -48,9 +43,7 @@ ALL_METHODS = METHODS | MORE_METHODS
 def make_bench(folder, steps, small):
     machinery.make_bench(folder, steps, small)
     settings = {
-        "pipeline.stages": 1,
-        "pipeline.replicas": REPLICAS,
-        "train.steps": steps,
+        "pipeline.stages": 1, "pipeline.replicas": REPLICAS, "train.steps": steps,
         "train.batch": 2 * machinery.MICRO_BATCHES * REPLICAS,
         "hosts.ports": f"{narrow_links.PORT}-{narrow_links.PORT + 1}",
     }
@@ -137,10 +130,8 @@ def main():
         forecast = Forecast(program, folder, alone, width * narrow_links.STREAM_SHARE)
         print(f"a step without sync takes {alone:.3f} s; a float16 all-reduce of {reduced / 1e6:.2f} MB")
         print(f"takes {options.times:g} times that at {width / 1e6:.2f} Mbit/s each way\n")
-        print(
-            "method               s/step  times no sync  planned  without coding"
-            "  sent a step and replica  float16 ÷ sent"
-        )
+        print("method               s/step  times no sync  planned  without coding"
+              "  sent a step and replica  float16 ÷ sent")
         taken = {method: [] for method in dict.fromkeys([NO_SYNC, *options.methods])}
         sent = {}
         for _ in range(rounds):
@@ -149,11 +140,9 @@ def main():
                 seconds.append(step)
         for method, seconds in taken.items():
             ratio = statistics.median(mine / none for mine, none in zip(seconds, taken[NO_SYNC]))
-            print(
-                f"{method:19}  {statistics.median(seconds):6.3f}  {ratio:13.3f}"
-                f"  {forecast.slowdown(method):7.3f}  {forecast.slowdown(method, False):14.3f}"
-                f"  {sent[method] / 1e3:20.1f} kB  {reduced / sent[method]:14.1f}"
-            )
+            print(f"{method:19}  {statistics.median(seconds):6.3f}  {ratio:13.3f}"
+                  f"  {forecast.slowdown(method):7.3f}  {forecast.slowdown(method, False):14.3f}"
+                  f"  {sent[method] / 1e3:20.1f} kB  {reduced / sent[method]:14.1f}")
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

@@ -42,13 +42,8 @@ def make_bench(folder, size):
 
 def write_recipe(folder, name, size, steps, hosts):
     settings = {
-        "data.row": size["row"],
-        "pipeline.stages": 2,
-        "train.steps": steps,
-        "train.batch": size["batch"],
-        "train.micro_batch": size["batch"] // 4,
-        "train.learning_rate": 1e-4,
-        "checkpoint.every": 0,
+        "data.row": size["row"], "pipeline.stages": 2, "train.steps": steps, "train.batch": size["batch"],
+        "train.micro_batch": size["batch"] // 4, "train.learning_rate": 1e-4, "checkpoint.every": 0,
     }
     machinery.write_recipe(folder, name, settings | hosts)
 
@@ -128,10 +123,7 @@ def main():
 def measure(options, folder, size):
     programs = options.bin.resolve()
     make_bench(folder, size)
-    simulate = {
-        "hosts.simulate.rate": f"{options.rate}Mbit/s",
-        "hosts.simulate.delay": f"{options.delay}ms",
-    }
+    simulate = {"hosts.simulate.rate": f"{options.rate}Mbit/s", "hosts.simulate.delay": f"{options.delay}ms"}
     join = {
         "hosts.backend": "join",
         "hosts.address": LAUNCHER,

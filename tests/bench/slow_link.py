@@ -31,10 +31,7 @@ def bits(forward, backward):
 
 
 CODECS = {
-    "raw bf16": {"codec.wire_dtype": "bfloat16"},
-    "6/6": bits(6, 6),
-    "4/4": bits(4, 4),
-    "2/4": bits(2, 4),
+    "raw bf16": {"codec.wire_dtype": "bfloat16"}, "6/6": bits(6, 6), "4/4": bits(4, 4), "2/4": bits(2, 4),
     "auto": {"codec.forward": "auto", "codec.backward": "auto"},
 }
 
@@ -67,9 +64,7 @@ class Measurement:
             words += ["--set", f"hosts.simulate.rate={rate}kbit/s"]
         run = machinery.Run(program, folder, f"{name}.toml", words)
         self.steps = machinery.metrics_of(folder, name)
-        self.decisions = [
-            line["text"] for line in run.events("stage_event") if line["name"] == "codec_chosen"
-        ]
+        self.decisions = [line["text"] for line in run.events("stage_event") if line["name"] == "codec_chosen"]
 
     def seconds(self, begin, end):
         return statistics.median(step["seconds"] for step in self.steps[begin:end])
@@ -123,12 +118,10 @@ def measure(program, folder, options, rate):
     for seed in range(1, options.seeds + 1):
         for codec in options.codecs:
             one = Measurement(program, folder, codec, seed, rate)
-            print(
-                f"{seed:4}  {codec:8}  {one.seconds(0, EPOCH):22.3f}  {one.seconds(EPOCH, None):5.3f}"
-                f"  {one.megabytes(0, EPOCH):21.3f}  {one.megabytes(EPOCH, None):5.3f}"
-                f"  {one.loss(0, EPOCH):11.4f}  {one.loss(-EPOCH, None):10.4f}",
-                flush=True,
-            )
+            print(f"{seed:4}  {codec:8}  {one.seconds(0, EPOCH):22.3f}  {one.seconds(EPOCH, None):5.3f}"
+                  f"  {one.megabytes(0, EPOCH):21.3f}  {one.megabytes(EPOCH, None):5.3f}"
+                  f"  {one.loss(0, EPOCH):11.4f}  {one.loss(-EPOCH, None):10.4f}",
+                  flush=True)
             for text in one.decisions:
                 print(f"      {text}")
 

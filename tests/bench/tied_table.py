@@ -31,11 +31,7 @@ ROWS = 8  # of a step, each a micro-batch
 SIZES = {"vocab_size": 50257, "n_embd": 768, "n_head": 12, "n_layer": 2}
 SMALL = {"vocab_size": 1000, "n_embd": 64, "n_head": 2, "n_layer": 2}
 # Tokens and codec. Text: words and signs of Python's language reference; random: the most rows.
-CASES = {
-    "text": ("text", {}),
-    "random": ("random", {}),
-    "text-delta": ("text", narrow_links.DELTA),
-}
+CASES = {"text": ("text", {}), "random": ("random", {}), "text-delta": ("text", narrow_links.DELTA)}
 
 
 def words_of_text(row, vocabulary):
@@ -69,14 +65,8 @@ def make_bench(folder, steps, small):
         write_rows(folder / f"{kind}.safetensors", ROWS * steps, row, sizes["vocab_size"], kind)
     for name, (tokens, codec) in CASES.items():
         settings = {
-            "data.train": f"{tokens}.safetensors",
-            "data.tokenizer": None,
-            "data.row": row,
-            "pipeline.stages": 2,
-            "train.steps": steps,
-            "train.batch": ROWS,
-            "train.micro_batch": 1,
-            "train.learning_rate": 1e-4,
+            "data.train": f"{tokens}.safetensors", "data.tokenizer": None, "data.row": row, "pipeline.stages": 2,
+            "train.steps": steps, "train.batch": ROWS, "train.micro_batch": 1, "train.learning_rate": 1e-4,
             "hosts.ports": "47000-47007",
         }
         machinery.write_recipe(folder, name, settings | codec)
@@ -115,12 +105,10 @@ def measure(programs, folder, cases, megabits, table):
                 narrow_links.shape(width * 1e6, PORTS)
                 one = Measurement(program, folder, name)
                 memory[build] = one.memory
-                print(
-                    f"{build:6}  {name:10}  {width or float('inf'):6}  {one.seconds:6.2f}"
-                    f"  {one.bytes / 1e6:14.2f}  {one.bytes / table / 2:14.2%}"
-                    f"  {planned(program, folder, name) / 1e6:10.2f}  {one.waited:9.3f}",
-                    flush=True,
-                )
+                print(f"{build:6}  {name:10}  {width or float('inf'):6}  {one.seconds:6.2f}"
+                      f"  {one.bytes / 1e6:14.2f}  {one.bytes / table / 2:14.2%}"
+                      f"  {planned(program, folder, name) / 1e6:10.2f}  {one.waited:9.3f}",
+                      flush=True)
     print("\nmemory, peak in MiB")
     for build, processes in memory.items():
         peaks = [f"{name} {one['VmHWM'] / machinery.MIB:.0f}" for name, one in sorted(processes.items())]

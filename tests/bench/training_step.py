@@ -30,54 +30,30 @@ import machinery
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WARM = 2  # steps before times count
 MODELS = {
-    "gpt2-124m": (
-        "gpt2",
-        {"n_layer": 3, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
-        {"row": 256, "batch": 8, "micro_batch": 4},
-    ),
-    "qwen2-0.5b": (
-        "qwen2",
-        {
-            "hidden_size": 896,
-            "intermediate_size": 4864,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 14,
-            "num_key_value_heads": 2,
-            "tie_word_embeddings": True,
-        },
-        {"row": 256, "batch": 8, "micro_batch": 4},
-    ),
+    "gpt2-124m": ("gpt2",
+                  {"n_layer": 3, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
+                  {"row": 256, "batch": 8, "micro_batch": 4}),
+    "qwen2-0.5b": ("qwen2",
+                   {
+                       "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 3, "num_attention_heads": 14,
+                       "num_key_value_heads": 2, "tie_word_embeddings": True,
+                   },
+                   {"row": 256, "batch": 8, "micro_batch": 4}),
     # A quarter of the experts, and of the tokens that each of all 128 has in a micro-batch of 4096.
-    "qwen3-30b-a3b": (
-        "qwen3_moe",
-        {
-            "vocab_size": 8192,
-            "hidden_size": 2048,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 4,
-            "head_dim": 128,
-            "num_experts": 32,
-            "num_experts_per_tok": 8,
-            "moe_intermediate_size": 768,
-            "norm_topk_prob": True,
-        },
-        {"row": 256, "batch": 8, "micro_batch": 4},
-    ),
+    "qwen3-30b-a3b": ("qwen3_moe",
+                      {
+                          "vocab_size": 8192, "hidden_size": 2048, "num_hidden_layers": 2, "num_attention_heads": 32,
+                          "num_key_value_heads": 4, "head_dim": 128, "num_experts": 32, "num_experts_per_tok": 8,
+                          "moe_intermediate_size": 768, "norm_topk_prob": True,
+                      },
+                      {"row": 256, "batch": 8, "micro_batch": 4}),
     # Three recurrent blocks and one with attention.
     "qwen3.5-0.8b": (
         "qwen3_5_text",
         {
-            "vocab_size": 8192,
-            "hidden_size": 1024,
-            "intermediate_size": 3584,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 2,
-            "head_dim": 256,
-            "linear_num_key_heads": 16,
-            "linear_num_value_heads": 16,
-            "tie_word_embeddings": True,
+            "vocab_size": 8192, "hidden_size": 1024, "intermediate_size": 3584, "num_hidden_layers": 4,
+            "num_attention_heads": 8, "num_key_value_heads": 2, "head_dim": 256, "linear_num_key_heads": 16,
+            "linear_num_value_heads": 16, "tie_word_embeddings": True,
         },
         {"row": 256, "batch": 8, "micro_batch": 4},
     ),
@@ -97,16 +73,9 @@ def write_inputs(folder, name, quick):
 
 def seconds_of_ours(folder, program, sizes, steps, threads):
     settings = {
-        "data.train": "rows.safetensors",
-        "data.tokenizer": None,
-        "data.row": sizes["row"],
-        "pipeline.stages": 1,
-        "pipeline.threads": threads,
-        "train.steps": steps + WARM,
-        "train.batch": sizes["batch"],
-        "train.micro_batch": sizes["micro_batch"],
-        "train.learning_rate": 1e-5,
-        "checkpoint.every": 0,
+        "data.train": "rows.safetensors", "data.tokenizer": None, "data.row": sizes["row"], "pipeline.stages": 1,
+        "pipeline.threads": threads, "train.steps": steps + WARM, "train.batch": sizes["batch"],
+        "train.micro_batch": sizes["micro_batch"], "train.learning_rate": 1e-5, "checkpoint.every": 0,
     }
     machinery.write_recipe(folder, "ours", settings)
     command = [program, "run", "ours.toml", "--json", "--replace"]
@@ -150,17 +119,13 @@ def compare(name, options):
             taken.setdefault("strait", []).extend(ours)
             for way in ["eager"] + ["compile"] * options.compile:
                 taken.setdefault(way, []).extend(
-                    seconds_of_torch(
-                        config, rows, sizes, options.steps, options.threads, way == "compile"
-                    )
+                    seconds_of_torch(config, rows, sizes, options.steps, options.threads, way == "compile")
                 )
     medians = {way: statistics.median(seconds) for way, seconds in taken.items()}
     for way, seconds in medians.items():
         quickest = min(taken[way])
-        print(
-            f"{name:12} {way:8} {seconds:9.3f} s a step (quickest {quickest:.3f})"
-            f"   {seconds / medians['strait']:.2f} times strait's"
-        )
+        print(f"{name:12} {way:8} {seconds:9.3f} s a step (quickest {quickest:.3f})"
+              f"   {seconds / medians['strait']:.2f} times strait's")
 
 
 def main():

@@ -62,9 +62,7 @@ def tokens_per_second(program, folder, way, seconds):
     """Of all steps after the first ones: with others on the cores they differ a lot."""
     steps = []
     command = [program, "run", "bench.toml", "--json", "--replace"]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment(way)
-    ) as process:
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment(way)) as process:
         for line in process.stdout:
             event = json.loads(line)
             if event["event"] != "step":
@@ -112,13 +110,8 @@ def main():
         for model in options.models:
             for threads in options.threads:
                 settings = {
-                    "model.path": model,
-                    "data.row": ROW,
-                    "pipeline.stages": options.stages,
-                    "pipeline.threads": threads,
-                    "train.steps": 10**6,
-                    "train.batch": 16,
-                    "train.micro_batch": 4,
+                    "model.path": model, "data.row": ROW, "pipeline.stages": options.stages,
+                    "pipeline.threads": threads, "train.steps": 10**6, "train.batch": 16, "train.micro_batch": 4,
                     "checkpoint.every": 0,
                 }
                 machinery.write_recipe(folder, "bench", settings)
@@ -127,11 +120,9 @@ def main():
                     first = next(iter(taken.values()))
                     for way, rates in taken.items():
                         ratio = statistics.median(a / b for a, b in zip(rates, first))
-                        print(
-                            f"{model:5}  {threads:7}  {load:4}  {way:9}  {statistics.median(rates):8.0f}"
-                            f"  {ratio:12.2f}  {min(rates):6.0f}  {max(rates):7.0f}",
-                            flush=True,
-                        )
+                        print(f"{model:5}  {threads:7}  {load:4}  {way:9}  {statistics.median(rates):8.0f}"
+                              f"  {ratio:12.2f}  {min(rates):6.0f}  {max(rates):7.0f}",
+                              flush=True)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

@@ -36,9 +36,7 @@ def shape_ports(ports, bits_per_second):
             rate = ["rate", f"{int(bits_per_second)}bit", "burst", "4k", "cburst", "4k"]
             narrow_links.tc(*words, *rate, "quantum", "6000")
             words = ["filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "prio", "1"]
-            narrow_links.tc(
-                *words, "u32", "match", "ip", kind, str(port), "0xffff", "flowid", mine
-            )
+            narrow_links.tc(*words, "u32", "match", "ip", kind, str(port), "0xffff", "flowid", mine)
 
 
 def make_bench(folder, options, ports):
@@ -48,11 +46,8 @@ def make_bench(folder, options, ports):
     machinery.write_text(folder, model["n_positions"], 400)
     for schedule in SCHEDULES:
         settings = {
-            "pipeline.stages": options.stages,
-            "pipeline.schedule": schedule,
-            "train.steps": options.steps,
-            "train.batch": 2 * MICRO_BATCHES,
-            "hosts.ports": f"{ports[0]}-{ports[-1]}",
+            "pipeline.stages": options.stages, "pipeline.schedule": schedule, "train.steps": options.steps,
+            "train.batch": 2 * MICRO_BATCHES, "hosts.ports": f"{ports[0]}-{ports[-1]}",
             "hosts.link_megabits": options.mbit,
         }
         machinery.write_recipe(folder, schedule, settings)
@@ -88,12 +83,7 @@ class Measurement:
         """Per stage the median seconds of an action: forward, whole backward, update, weights."""
 
         def seconds(stage, name):
-            found = [
-                took
-                for step in self.steps
-                for word, _, took in step[stage]["actions"]
-                if word == name
-            ]
+            found = [took for step in self.steps for word, _, took in step[stage]["actions"] if word == name]
             return statistics.median(found) if found else 0.0
 
         costs = []
@@ -120,15 +110,11 @@ def show(simulate, taken, bits_per_second):
         seconds = statistics.median(run.seconds for run in runs)
         bubble = [statistics.median(shares) for shares in zip(*(run.bubble() for run in runs))]
         depth = runs[0].depth
-        forecasts[schedule] = simulated(
-            simulate, schedule, depth, costs, runs[0].bytes, bits_per_second
-        )
+        forecasts[schedule] = simulated(simulate, schedule, depth, costs, runs[0].bytes, bits_per_second)
         shares = " ".join(f"{100 * share:5.1f}" for share in bubble)
         peak = " ".join(f"{memory >> 20}" for memory in runs[0].memory)
-        print(
-            f"{schedule:11}  {depth:5}  {seconds:6.3f}  {shares:24}  {forecasts[schedule][0]:11.3f}"
-            f"  {100 * forecasts[schedule][1]:9.1f}  {peak}"
-        )
+        print(f"{schedule:11}  {depth:5}  {seconds:6.3f}  {shares:24}  {forecasts[schedule][0]:11.3f}"
+              f"  {100 * forecasts[schedule][1]:9.1f}  {peak}")
     losses = {run.loss for runs in taken.values() for run in runs}
     print(f"the same loss in every run: {len(losses) == 1}")
     ratios = [a.seconds / b.seconds for a, b in zip(taken["1f1b"], taken["zero_bubble"])]
@@ -159,9 +145,7 @@ def main():
         taken = {schedule: [] for schedule in SCHEDULES}
         for _ in range(options.rounds):
             for schedule, runs in taken.items():
-                runs.append(
-                    Measurement(binaries / "strait", folder, schedule, options.stages)
-                )
+                runs.append(Measurement(binaries / "strait", folder, schedule, options.stages))
         show(binaries / "simulate", taken, options.mbit * 1e6)
     print(f"load {os.getloadavg()[0]:.1f}")
 

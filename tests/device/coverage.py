@@ -20,27 +20,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = (
-    "stages/transfer.cpp",
-    "stages/group_setup.cpp",
-    "stages/nccl_group.cpp",
-    "stages/nccl_library.cpp",
-    "stages/adamw.cpp",
-    "stages/sync_memory.cpp",
-    "stages/boundary_codecs.cpp",
-    "framework/codec/device_rows.cpp",
-    "framework/codec/slot_store.cpp",
-    "framework/codec/tensor_pool.cpp",
-    "kernels/gpu_rows.cpp",
-    "kernels/row_lookup.cpp",
-    "kernels/squared_norm.cpp",
-    "kernels/causal_attention.cpp",
-    "kernels/flash_attention.cpp",
-    "kernels/quantized_matrix.cpp",
-    "kernels/kernel_tensors.cpp",
-    "kernels/rms_norm.cpp",
-    "kernels/gated_product.cpp",
-    "kernels/rotate_heads.cpp",
-    "kernels/cross_entropy.cpp",
+    "stages/transfer.cpp", "stages/group_setup.cpp", "stages/nccl_group.cpp", "stages/nccl_library.cpp",
+    "stages/adamw.cpp", "stages/sync_memory.cpp", "stages/boundary_codecs.cpp", "framework/codec/device_rows.cpp",
+    "framework/codec/slot_store.cpp", "framework/codec/tensor_pool.cpp", "kernels/gpu_rows.cpp",
+    "kernels/row_lookup.cpp", "kernels/squared_norm.cpp", "kernels/causal_attention.cpp", "kernels/flash_attention.cpp",
+    "kernels/quantized_matrix.cpp", "kernels/kernel_tensors.cpp", "kernels/rms_norm.cpp", "kernels/gated_product.cpp",
+    "kernels/rotate_heads.cpp", "kernels/cross_entropy.cpp",
 )
 ROOM_UNIT = {"stages": "strait_stages.dir", "kernels": "strait_kernels.dir", "framework/codec": "strait_codec.dir"}
 

@@ -38,57 +38,35 @@ CASES = {
     "llama, one stage": ("llama", {"stages": 1}, {"target_modules": ["q_proj", "v_proj"]}),
     "llama, three stages": ("llama", {"stages": 3}, {"target_modules": ["q_proj", "v_proj"]}),
     "gpt2, all matrices, rslora": (
-        "gpt2",
-        {"stages": 2, "schedule": "gpipe"},
-        {"target_modules": "all-linear", "use_rslora": True},
+        "gpt2", {"stages": 2, "schedule": "gpipe"}, {"target_modules": "all-linear", "use_rslora": True},
     ),
     "qwen2, tied, patterns": (
         "qwen2",
         {"stages": 2, **INTERLEAVED, "model": {"tie_word_embeddings": True}},
         {
             "target_modules": ["q_proj", "down_proj", "gate_proj"],
-            "rank_pattern": {"down_proj": 2, r"layers\.0\.self_attn\.q_proj": 5},
-            "alpha_pattern": {"gate_proj": 3},
+            "rank_pattern": {"down_proj": 2, r"layers\.0\.self_attn\.q_proj": 5}, "alpha_pattern": {"gate_proj": 3},
         },
     ),
-    "gemma2, a pattern": (
-        "gemma2",
-        {"stages": 2},
-        {"target_modules": r".*\.layers\.[13]\.(self_attn\.o_proj|mlp\.up_proj)"},
-    ),
-    "mistral, upper blocks only": (
-        "mistral",
-        {"stages": 3},
-        {"target_modules": ["k_proj", "up_proj"], "layers_to_transform": [2, 3]},
-    ),
-    "llama, saved head": (
-        "llama",
-        {"stages": 2},
-        {"target_modules": ["o_proj"], "modules_to_save": ["lm_head"]},
-    ),
-    "llama, saved embedding and head": (
-        "llama",
-        {"stages": 2, "schedule": "gpipe"},
-        {"target_modules": ["o_proj"], "modules_to_save": ["embed_tokens", "lm_head"]},
-    ),
+    "gemma2, a pattern": ("gemma2",
+                          {"stages": 2},
+                          {"target_modules": r".*\.layers\.[13]\.(self_attn\.o_proj|mlp\.up_proj)"}),
+    "mistral, upper blocks only": ("mistral",
+                                   {"stages": 3},
+                                   {"target_modules": ["k_proj", "up_proj"], "layers_to_transform": [2, 3]}),
+    "llama, saved head": ("llama", {"stages": 2}, {"target_modules": ["o_proj"], "modules_to_save": ["lm_head"]}),
+    "llama, saved embedding and head": ("llama",
+                                        {"stages": 2, "schedule": "gpipe"},
+                                        {"target_modules": ["o_proj"], "modules_to_save": ["embed_tokens", "lm_head"]}),
     "gpt_neox": ("gpt_neox", {"stages": 2}, {"target_modules": ["query_key_value", "dense"]}),
-    "opt, recomputed": (
-        "opt",
-        {"stages": 2, "set": {"model.recompute": "layer"}},
-        {"target_modules": "all-linear"},
-    ),
+    "opt, recomputed": ("opt", {"stages": 2, "set": {"model.recompute": "layer"}}, {"target_modules": "all-linear"}),
     "phi3": ("phi3", {"stages": 3}, {"target_modules": ["qkv_proj", "gate_up_proj"]}),
     "llama, nf4": ("llama", {"stages": 2, "base": "nf4"}, {"target_modules": "all-linear"}),
     "gpt2, int4": ("gpt2", {"stages": 3, "base": "int4"}, {"target_modules": ["c_attn"]}),
-    "qwen2, int8": (
-        "qwen2",
-        {"stages": 1, "base": "int8", "model": {"tie_word_embeddings": True}},
-        {"target_modules": ["q_proj", "v_proj"]},
-    ),
+    "qwen2, int8": ("qwen2", {"stages": 1, "base": "int8", "model": {"tie_word_embeddings": True}},
+                    {"target_modules": ["q_proj", "v_proj"]}),
     "qwen3_moe, all matrices": (
-        "qwen3_moe",
-        {"stages": 3, "model": {"mlp_only_layers": [1]}},
-        {"target_modules": "all-linear"},
+        "qwen3_moe", {"stages": 3, "model": {"mlp_only_layers": [1]}}, {"target_modules": "all-linear"},
     ),
     "qwen3_moe, some experts": (
         "qwen3_moe",
@@ -96,16 +74,12 @@ CASES = {
         {"target_modules": r".*\.experts\.[124]\.(up|down)_proj", "modules_to_save": ["mlp.gate"]},
     ),
     "qwen3_moe, int4": (
-        "qwen3_moe",
-        {"stages": 2, "base": "int4"},
-        {"target_modules": ["q_proj", "gate_proj", "up_proj", "down_proj"]},
+        "qwen3_moe", {"stages": 2, "base": "int4"}, {"target_modules": ["q_proj", "gate_proj", "up_proj", "down_proj"]},
     ),
     "qwen3_5, all matrices": ("qwen3_5_text", {"stages": 3}, {"target_modules": "all-linear"}),
-    "qwen3_5_moe, int4": (
-        "qwen3_5_moe_text",
-        {"stages": 2, "base": "int4"},
-        {"target_modules": ["in_proj_qkv", "out_proj", "q_proj", "down_proj", "shared_expert_gate"]},
-    ),
+    "qwen3_5_moe, int4": ("qwen3_5_moe_text",
+                          {"stages": 2, "base": "int4"},
+                          {"target_modules": ["in_proj_qkv", "out_proj", "q_proj", "down_proj", "shared_expert_gate"]}),
     "deepseek_v3, all matrices": ("deepseek_v3", {"stages": 3}, {"target_modules": "all-linear"}),
     "glm4_moe_lite, int4, a saved router": (
         "glm4_moe_lite",
@@ -123,11 +97,9 @@ CASES = {
         {"stages": 2, "base": "int8"},
         {"target_modules": [], "target_parameters": ["1.mlp.experts.gate_up_proj", "experts.down_proj"]},
     ),
-    "gpt_oss, experts over MXFP4": (
-        "gpt_oss",
-        {"stages": 1, "mxfp4": True, "model": {"hidden_size": 64, "intermediate_size": 32}},
-        {"target_modules": ["q_proj"], "target_parameters": OF_EXPERTS},
-    ),
+    "gpt_oss, experts over MXFP4": ("gpt_oss",
+                                    {"stages": 1, "mxfp4": True, "model": {"hidden_size": 64, "intermediate_size": 32}},
+                                    {"target_modules": ["q_proj"], "target_parameters": OF_EXPERTS}),
     "gpt_oss, experts over MXFP4, nf4": (
         "gpt_oss",
         {"stages": 3, "base": "nf4", "mxfp4": True, "model": {"hidden_size": 64, "intermediate_size": 32}},
@@ -138,17 +110,11 @@ CASES = {
         {"stages": 3},
         {"target_modules": ["o_proj"], "target_parameters": OF_EXPERTS, "alpha_pattern": {"gate_up_proj": 3}},
     ),
-    "mistral4, experts, int4": (
-        "mistral4",
-        {"stages": 2, "base": "int4"},
-        {"target_modules": "all-linear", "target_parameters": ["mlp.experts.gate_up_proj"]},
-    ),
+    "mistral4, experts, int4": ("mistral4",
+                                {"stages": 2, "base": "int4"},
+                                {"target_modules": "all-linear", "target_parameters": ["mlp.experts.gate_up_proj"]}),
     "olmoe, nf4": ("olmoe", {"stages": 1, "base": "nf4"}, {"target_modules": ["up_proj", "gate_proj"]}),
-    "gpt_neox, saved head": (
-        "gpt_neox",
-        {"stages": 2},
-        {"target_modules": ["dense"], "modules_to_save": ["lm_head"]},
-    ),
+    "gpt_neox, saved head": ("gpt_neox", {"stages": 2}, {"target_modules": ["dense"], "modules_to_save": ["lm_head"]}),
 }
 
 # As published with QLoRA.
@@ -228,11 +194,9 @@ def base_model(family, options, seed):
 def without_conversions():
     """PEFT takes the modules of experts as they are, in place of the fused ones of transformers 5."""
     module = "peft.utils.transformers_weight_conversion."
-    with (
-        unittest.mock.patch(module + "convert_peft_config_for_transformers"),
-        unittest.mock.patch(module + "convert_peft_adapter_state_dict_for_transformers",
-                            lambda model, peft_config, adapter_state_dict, adapter_name: adapter_state_dict),
-    ):
+    with (unittest.mock.patch(module + "convert_peft_config_for_transformers"),
+          unittest.mock.patch(module + "convert_peft_adapter_state_dict_for_transformers",
+                              lambda model, peft_config, adapter_state_dict, adapter_name: adapter_state_dict)):
         yield
 
 
@@ -282,9 +246,7 @@ def merge_quotients(folder, loaded, rows):
     assert not any(report.values()), report
     theirs = loaded.merge_and_unload()
     with torch.no_grad():
-        apart = training.logits_of(ours.eval().double(), rows) - training.logits_of(
-            theirs.double(), rows
-        )
+        apart = training.logits_of(ours.eval().double(), rows) - training.logits_of(theirs.double(), rows)
     apart[rows["document"] < 0] = 0
     return {"merged": apart.abs().max().item() / MERGED}
 
@@ -430,10 +392,7 @@ def fresh_adapter_case(seed, blocks=()):
         good = good and len(adapted) == 7 * len(blocks or range(4))
         if blocks:  # it goes on beside the section that it was trained with
             training.train(folder, {"stages": 1, "set": {**settings, "model.adapter": "exported-1"}})
-        same = [
-            (folder / f"exported-{stages}" / "adapter_model.safetensors").read_bytes()
-            for stages in (1, 3)
-        ]
+        same = [(folder / f"exported-{stages}" / "adapter_model.safetensors").read_bytes() for stages in (1, 3)]
         good = good and same[0] == same[1]
         print(f"{'ok    ' if good else 'FAILED'} fresh adapter (seed {seed}), {len(adapted)} matrices")
         shutil.rmtree(folder / "runs")

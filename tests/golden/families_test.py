@@ -39,48 +39,25 @@ PACKED = [[7, 13, 0], [20, 0, 0], [4, 1, 9]]
 
 # What every model of a family is made of, where a case says nothing else.
 LLAMA = {
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": POSITIONS,
-    "hidden_size": 30,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "intermediate_size": 44,
-    "pad_token_id": None,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
+    "vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS, "hidden_size": 30, "num_hidden_layers": 3,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 44, "pad_token_id": None,
+    "bos_token_id": 0, "eos_token_id": 0,
 }
 YARN = {
-    "rope_type": "yarn",
-    "rope_theta": 500.0,
-    "factor": 4.0,
-    "original_max_position_embeddings": 16,
-    "beta_fast": 4.0,
+    "rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0,
     "beta_slow": 0.5,
 }
 # Ministral 3's, with a step every five positions.
 GROWING = YARN | {"original_max_position_embeddings": 5, "llama_4_scaling_beta": 0.4}
 RECURRENT = LLAMA | {
-    "num_hidden_layers": 4,
-    "head_dim": 16,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 6,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 6,
+    "num_hidden_layers": 4, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+    "linear_key_head_dim": 8, "linear_value_head_dim": 6,
 }
 HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
 LATE = ["full_attention", "linear_attention", "linear_attention", "full_attention"]
 LATENT = {name: value for name, value in LLAMA.items() if name != "head_dim"} | {
-    "num_key_value_heads": 6,
-    "q_lora_rank": 10,
-    "kv_lora_rank": 9,
-    "qk_nope_head_dim": 6,
-    "qk_rope_head_dim": 4,
-    "v_head_dim": 5,
-    "n_routed_experts": 8,
-    "num_experts_per_tok": 3,
-    "moe_intermediate_size": 14,
+    "num_key_value_heads": 6, "q_lora_rank": 10, "kv_lora_rank": 9, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
+    "v_head_dim": 5, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 14,
 }
 BASES = {
     "deepseek_v3": LATENT | {"n_group": 4, "topk_group": 2, "first_k_dense_replace": 1},
@@ -92,13 +69,7 @@ BASES = {
     "qwen3_5_text": RECURRENT,
     "qwen3_5_moe_text": RECURRENT
     | {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 14, "shared_expert_intermediate_size": 10},
-    "gpt2": {
-        "vocab_size": VOCABULARY,
-        "n_positions": POSITIONS,
-        "n_embd": 32,
-        "n_layer": 3,
-        "n_head": 4,
-    },
+    "gpt2": {"vocab_size": VOCABULARY, "n_positions": POSITIONS, "n_embd": 32, "n_layer": 3, "n_head": 4},
     "llama": LLAMA,
     "mistral": LLAMA,
     "qwen2": {name: value for name, value in LLAMA.items() if name != "head_dim"}
@@ -120,47 +91,23 @@ BASES = {
     "olmoe": {name: value for name, value in LLAMA.items() if name != "head_dim"}
     | {"hidden_size": 36, "num_experts": 5, "num_experts_per_tok": 2},
     "gpt_neox": {
-        "vocab_size": VOCABULARY,
-        "max_position_embeddings": POSITIONS,
-        "hidden_size": 36,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 3,
-        "intermediate_size": 50,
-        "rotary_pct": 0.5,
+        "vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS, "hidden_size": 36, "num_hidden_layers": 3,
+        "num_attention_heads": 3, "intermediate_size": 50, "rotary_pct": 0.5,
     },
     "gptj": {
-        "vocab_size": VOCABULARY,
-        "n_positions": POSITIONS,
-        "n_embd": 36,
-        "n_layer": 3,
-        "n_head": 3,
-        "rotary_dim": 4,
+        "vocab_size": VOCABULARY, "n_positions": POSITIONS, "n_embd": 36, "n_layer": 3, "n_head": 3, "rotary_dim": 4,
     },
     "opt": {
-        "vocab_size": VOCABULARY,
-        "max_position_embeddings": POSITIONS,
-        "hidden_size": 36,
-        "word_embed_proj_dim": 36,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 3,
-        "ffn_dim": 50,
+        "vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS, "hidden_size": 36, "word_embed_proj_dim": 36,
+        "num_hidden_layers": 3, "num_attention_heads": 3, "ffn_dim": 50,
     },
 }
 
 LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 500.0,
-    "factor": 4.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
-LONG = {
-    "rope_type": "longrope",
-    "rope_theta": 500.0,
-    "short_factor": [1.0, 1.5],
-    "long_factor": [2.0, 3.0],
-}
+LONG = {"rope_type": "longrope", "rope_theta": 500.0, "short_factor": [1.0, 1.5], "long_factor": [2.0, 3.0]}
 
 # Options of the transformers configuration; "file" changes config.json behind its back, in a way
 # that must mean the same.
@@ -377,10 +324,7 @@ OTHER_TENSORS = [
 
 # What older versions of transformers had in the files of a family, under names without prefix.
 OLD_BUFFERS = {
-    "gpt2": {
-        "h.0.attn.bias": torch.tril(torch.ones(1, 1, 32, 32)),
-        "h.0.attn.masked_bias": torch.tensor(-1e4),
-    },
+    "gpt2": {"h.0.attn.bias": torch.tril(torch.ones(1, 1, 32, 32)), "h.0.attn.masked_bias": torch.tensor(-1e4)},
     "llama": {"layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)},
 }
 

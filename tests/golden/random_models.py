@@ -10,8 +10,7 @@ TABLES = {"gpt2": "transformer.wte.weight", "llama": "model.embed_tokens.weight"
 EXPERTS = {
     "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "qwen3_5_moe_text": ("mlp", "gate_proj", "up_proj", "down_proj"),
-    "olmoe": ("mlp", "gate_proj", "up_proj", "down_proj"),
-    "mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
+    "olmoe": ("mlp", "gate_proj", "up_proj", "down_proj"), "mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
     "deepseek_v3": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "glm4_moe_lite": ("mlp", "gate_proj", "up_proj", "down_proj"),
 }

@@ -51,11 +51,7 @@ CASES = {
     "tied, two stages": {"stages": 2},
     "tied, one stage": {"stages": 1},
     "untied, two stages, gpipe": {"stages": 2, "schedule": "gpipe", "tied": False},
-    "untied, one stage, exact gelu": {
-        "stages": 1,
-        "tied": False,
-        "model": {"activation_function": "gelu"},
-    },
+    "untied, one stage, exact gelu": {"stages": 1, "tied": False, "model": {"activation_function": "gelu"}},
     "tied, names without prefix, three stages": {"stages": 3, "bare_names": True},
     "linear decay, no clipping, recomputed": {
         "stages": 2,
@@ -77,38 +73,20 @@ CASES = {
 # Models of the other families, as their configuration calls things. Windows are shorter than
 # documents, key heads fewer than heads, heads not hidden / heads wide.
 SMALL = {
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": POSITIONS,
-    "hidden_size": WIDTH,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 6,
-    "num_key_value_heads": 2,
-    "intermediate_size": 36,
-    "pad_token_id": None,
-    "bos_token_id": 0,
-    "eos_token_id": 0,
+    "vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS, "hidden_size": WIDTH, "num_hidden_layers": 4,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 36, "pad_token_id": None,
+    "bos_token_id": 0, "eos_token_id": 0,
 }
 WIDE_HEADS = SMALL | {"head_dim": 6}
 # A recurrent layer's norm divides by what a query finds in the state, which is near zero for the first tokens of a
 # document: with a small epsilon the gradient of a tiny model is too steep to compare.
 RECURRENT = SMALL | {
-    "rms_norm_eps": 0.05,
-    "head_dim": 16,
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 6,
-    "linear_value_head_dim": 8,
+    "rms_norm_eps": 0.05, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 6, "linear_value_head_dim": 8,
 }
 LATENT = SMALL | {
-    "num_key_value_heads": 6,
-    "q_lora_rank": 10,
-    "kv_lora_rank": 9,
-    "qk_nope_head_dim": 6,
-    "qk_rope_head_dim": 4,
-    "v_head_dim": 5,
-    "n_routed_experts": 6,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 10,
+    "num_key_value_heads": 6, "q_lora_rank": 10, "kv_lora_rank": 9, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
+    "v_head_dim": 5, "n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 10,
     "first_k_dense_replace": 1,
 }
 LONG_QUERIES = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 6,
@@ -143,31 +121,15 @@ FAMILIES = {
     "mixtral": WIDE_HEADS | {"num_local_experts": 4, "num_experts_per_tok": 2},
     "olmoe": SMALL | {"num_experts": 6, "num_experts_per_tok": 3},
     "gpt_neox": {
-        "vocab_size": VOCABULARY,
-        "max_position_embeddings": POSITIONS,
-        "hidden_size": WIDTH,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 3,
-        "intermediate_size": 40,
-        "rotary_pct": 0.5,
+        "vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS, "hidden_size": WIDTH, "num_hidden_layers": 4,
+        "num_attention_heads": 3, "intermediate_size": 40, "rotary_pct": 0.5,
     },
     "gptj": {
-        "vocab_size": VOCABULARY,
-        "n_positions": POSITIONS,
-        "n_embd": WIDTH,
-        "n_layer": 4,
-        "n_head": 3,
-        "rotary_dim": 4,
+        "vocab_size": VOCABULARY, "n_positions": POSITIONS, "n_embd": WIDTH, "n_layer": 4, "n_head": 3, "rotary_dim": 4,
     },
     "opt": {
-        "vocab_size": VOCABULARY,
-        "max_position_embeddings": POSITIONS,
-        "hidden_size": WIDTH,
-        "word_embed_proj_dim": WIDTH,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 3,
-        "ffn_dim": 40,
-        "dropout": 0.0,
+        "vocab_size": VOCABULARY, "max_position_embeddings": POSITIONS, "hidden_size": WIDTH,
+        "word_embed_proj_dim": WIDTH, "num_hidden_layers": 4, "num_attention_heads": 3, "ffn_dim": 40, "dropout": 0.0,
         "pad_token_id": 1,
     },
 }
@@ -213,16 +175,11 @@ FAMILY_CASES = [
 ]
 
 MISTAKES = {
-    "mean of the micro-batches' means": {"mean_of_means": True},
-    "decay of biases and norms too": {"decay_all": True},
-    "no clipping": {"clip": 0.0},
-    "clipping in each micro-batch's place": {"clip_each": True},
-    "another epsilon": {"epsilon": 1e-6},
-    "another second beta": {"betas": (0.9, 0.999)},
-    "the cosine a step early": {"shift": 1},
-    "positions that run through": {"restart": False},
-    "attention across documents": {"separate": False},
-    "first tokens of documents as targets": {"first_tokens": True},
+    "mean of the micro-batches' means": {"mean_of_means": True}, "decay of biases and norms too": {"decay_all": True},
+    "no clipping": {"clip": 0.0}, "clipping in each micro-batch's place": {"clip_each": True},
+    "another epsilon": {"epsilon": 1e-6}, "another second beta": {"betas": (0.9, 0.999)},
+    "the cosine a step early": {"shift": 1}, "positions that run through": {"restart": False},
+    "attention across documents": {"separate": False}, "first tokens of documents as targets": {"first_tokens": True},
     "L2 instead of decoupled decay": {"coupled": True},
 }
 
@@ -230,18 +187,8 @@ MISTAKES = {
 def random_model(tied, options, seed):
     torch.manual_seed(seed)
     config = transformers.GPT2Config(
-        vocab_size=VOCABULARY,
-        n_positions=POSITIONS,
-        n_embd=WIDTH,
-        n_layer=3,
-        n_head=3,
-        tie_word_embeddings=tied,
-        attn_implementation="eager",
-        attn_pdrop=0.0,
-        embd_pdrop=0.0,
-        resid_pdrop=0.0,
-        bos_token_id=0,
-        eos_token_id=0,
+        vocab_size=VOCABULARY, n_positions=POSITIONS, n_embd=WIDTH, n_layer=3, n_head=3, tie_word_embeddings=tied,
+        attn_implementation="eager", attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0, bos_token_id=0, eos_token_id=0,
         **options,
     )
     model = transformers.GPT2LMHeadModel(config).eval()
@@ -268,11 +215,7 @@ def random_rows(seed):
         for index, length in enumerate(LAYOUTS[row % len(LAYOUTS)]):
             document[row, begin : begin + length] = index
             begin += length
-    return {
-        "input_ids": tokens.to(torch.int32),
-        "loss_mask": mask,
-        "document": document.to(torch.int32),
-    }
+    return {"input_ids": tokens.to(torch.int32), "loss_mask": mask, "document": document.to(torch.int32)}
 
 
 def labels_of(rows, first_tokens=False):
@@ -312,17 +255,12 @@ def logits_of(model, rows, restart=True, separate=True):
     mask = torch.zeros(len(document), 1, LENGTH, LENGTH, dtype=model.dtype)
     mask.masked_fill_(~allowed[:, None], -1e30)
     positions = positions if restart else places.expand(len(document), -1)
-    return model(
-        input_ids=rows["input_ids"].long(), position_ids=positions, attention_mask=mask
-    ).logits
+    return model(input_ids=rows["input_ids"].long(), position_ids=positions, attention_mask=mask).logits
 
 
 def summed_loss(logits, labels):
     return torch.nn.functional.cross_entropy(
-        logits[:, :-1].reshape(-1, VOCABULARY),
-        labels[:, 1:].reshape(-1),
-        ignore_index=-100,
-        reduction="sum",
+        logits[:, :-1].reshape(-1, VOCABULARY), labels[:, 1:].reshape(-1), ignore_index=-100, reduction="sum",
     )
 
 
@@ -355,22 +293,8 @@ def clip_gradients(parameters, clip):
 
 
 def plain_loop(
-    model,
-    rows,
-    clip=CLIP,
-    epsilon=EPSILON,
-    betas=BETAS,
-    linear=False,
-    shift=0,
-    decay_all=False,
-    coupled=False,
-    mean_of_means=False,
-    clip_each=False,
-    restart=True,
-    separate=True,
-    first_tokens=False,
-    balance=False,
-    muon=None,
+    model, rows, clip=CLIP, epsilon=EPSILON, betas=BETAS, linear=False, shift=0, decay_all=False, coupled=False,
+    mean_of_means=False, clip_each=False, restart=True, separate=True, first_tokens=False, balance=False, muon=None,
 ):
     """Losses and gradient norms of ten steps; trains the model in place."""
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}

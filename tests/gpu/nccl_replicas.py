@@ -31,14 +31,8 @@ class Replicas:
     """The tests, whatever hosts the replicas are on."""
 
     SETTINGS = {
-        **runs.RunCase.SETTINGS,
-        "model.device": "cuda",
-        "pipeline.stages": 1,
-        "pipeline.replicas": 2,
-        "train.steps": STEPS,
-        "train.batch": 8,
-        "train.micro_batch": 2,
-        "checkpoint.every": 4,
+        **runs.RunCase.SETTINGS, "model.device": "cuda", "pipeline.stages": 1, "pipeline.replicas": 2,
+        "train.steps": STEPS, "train.batch": 8, "train.micro_batch": 2, "checkpoint.every": 4,
         "sync.method": "allreduce",
     }
 

@@ -53,17 +53,10 @@ TIMEOUT = 540  # of one run; all.sh gives most parts less
 
 def llama_config(size):
     return {
-        "model_type": "llama",
-        "vocab_size": size["vocabulary"],
-        "hidden_size": size["hidden"],
-        "intermediate_size": size["inner"],
-        "num_hidden_layers": size["blocks"],
-        "num_attention_heads": size["heads"],
-        "num_key_value_heads": size["key_heads"],
-        "max_position_embeddings": size["row"],
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": False,
+        "model_type": "llama", "vocab_size": size["vocabulary"], "hidden_size": size["hidden"],
+        "intermediate_size": size["inner"], "num_hidden_layers": size["blocks"], "num_attention_heads": size["heads"],
+        "num_key_value_heads": size["key_heads"], "max_position_embeddings": size["row"], "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0, "tie_word_embeddings": False,
     }
 
 
@@ -271,10 +264,8 @@ def speed(bench):
         seconds, memory = torch_llama.measure(
             bench.size, bench.tokens, bench.options.device, compiled, SPEED_WARM, SPEED_STEPS
         )
-        show(
-            f"PyTorch, {'compiled' if compiled else 'eager'}",
-            f"{seconds:8.3f} s a step, {memory / 1e9:.2f} GB; {seconds / ours[1]:.2f} times strait's",
-        )
+        show(f"PyTorch, {'compiled' if compiled else 'eager'}",
+             f"{seconds:8.3f} s a step, {memory / 1e9:.2f} GB; {seconds / ours[1]:.2f} times strait's")
     return True
 
 
@@ -321,10 +312,8 @@ def links(bench, stages):
                   "hosts__simulate__delay": "5ms"}  # fmt: skip
         raw = seconds_of(bench.run("raw", **shaped))
         few = seconds_of(
-            bench.run(
-                "few", **shaped, codec__forward="delta", codec__forward_bits=4,
-                codec__backward="fixed", codec__backward_bits=8, train__steps=8
-            )  # fmt: skip
+            bench.run("few", **shaped, codec__forward="delta", codec__forward_bits=4,
+                      codec__backward="fixed", codec__backward_bits=8, train__steps=8)  # fmt: skip
         )
         show(f"{stages} stages at {rate} Mbit/s", f"{few:8.3f} s a step; raw {raw:.3f} s")
         held &= small or few < raw  # a toy's frames are too small to tell
@@ -389,10 +378,8 @@ def losses(bench):
     curves = {}
     for device in {bench.options.device, "cpu"}:
         curves[device] = losses_of(
-            bench.run(
-                f"on_{device}", model__device=device, model__dtype="float32", pipeline__stages=2,
-                train__steps=30, train__batch=4, train__micro_batch=2
-            )  # fmt: skip
+            bench.run(f"on_{device}", model__device=device, model__dtype="float32", pipeline__stages=2,
+                      train__steps=30, train__batch=4, train__micro_batch=2)  # fmt: skip
         )
     first = curves[bench.options.device]
     furthest = max(abs(a - b) / b for a, b in zip(first, curves["cpu"], strict=True))

@@ -66,9 +66,7 @@ def download_and_unpack(packages, prefix):
 
 def call(*words, seconds, folder=None):
     environment = dict(os.environ, LC_ALL="C", DEBIAN_FRONTEND="noninteractive")
-    done = subprocess.run(
-        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds
-    )
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds)
     done.check_returncode()
     return done.stdout
 

@@ -14,16 +14,8 @@ class Groups(hosts.HostsCase):
     COUNT = 2
     # Four replicas: two on each host. Packets are large against what else goes over links.
     FOUR = {
-        "pipeline.stages": 1,
-        "pipeline.replicas": 4,
-        "sync.method": "cocktail",
-        "sync.random": 0.5,
-        "sync.top": 0.5,
-        "sync.bits": 8,
-        "train.steps": STEPS,
-        "train.batch": 16,
-        "checkpoint.every": MIDDLE,
-        "checkpoint.keep": 3,
+        "pipeline.stages": 1, "pipeline.replicas": 4, "sync.method": "cocktail", "sync.random": 0.5, "sync.top": 0.5,
+        "sync.bits": 8, "train.steps": STEPS, "train.batch": 16, "checkpoint.every": MIDDLE, "checkpoint.keep": 3,
     }
 
     def sent(self, run, key="sent_bytes"):
@@ -37,11 +29,9 @@ class Groups(hosts.HostsCase):
     def planned(self, run, between_hosts):
         """Bytes of a step over links of the method, by the plan."""
         host = {p["name"]: p["host_index"] for p in run.plan()["processes"]}
-        return sum(
-            link["forward_bytes"] + link["backward_bytes"]
-            for link in run.plan()["links"]
-            if link["use"] == "replica" and (host[link["connects"]] != host[link["listens"]]) == between_hosts
-        )
+        return sum(link["forward_bytes"] + link["backward_bytes"]
+                   for link in run.plan()["links"]
+                   if link["use"] == "replica" and (host[link["connects"]] != host[link["listens"]]) == between_hosts)
 
     def test_method_runs_between_hosts_over_half_the_bytes(self):
         settings = self.over_ssh(self.FOUR)

@@ -160,10 +160,8 @@ class HostsCase(runs.RunCase):
     def over_ssh(self, settings=None, hosts=None):
         """Settings of a run over these hosts (all), for write_recipe, train and start."""
         return {
-            **self.HOST_SETTINGS,
-            "hosts.ssh_config": str(self.site.ssh.config),
-            "hosts.list": hosts or self.site.names(),
-            **(settings or {}),
+            **self.HOST_SETTINGS, "hosts.ssh_config": str(self.site.ssh.config),
+            "hosts.list": hosts or self.site.names(), **(settings or {}),
         }
 
     def stopped(self, launched):

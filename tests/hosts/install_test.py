@@ -19,11 +19,9 @@ CUDA_BUILD = BUILD / "tests/cuda_build/bin"  # like this one, marked as one with
 class InstallCase(hosts.HostsCase):
     INSTALLED = False
     # A machine of somebody else's: what was built here is not there.
-    HOST_OPTIONS = (
-        {"hidden": [p for p in (runs.BIN.resolve().parent, ROOT / ".venv") if p.exists()]}
-        if hosts.has_namespaces()
-        else {}
-    )
+    HOST_OPTIONS = ({"hidden": [p for p in (runs.BIN.resolve().parent, ROOT / ".venv") if p.exists()]}
+                    if hosts.has_namespaces()
+                    else {})
 
     def install(self, *options, seconds=300):
         """(exit code, output)."""

@@ -54,10 +54,7 @@ class LoopbackHost:
             with open(self.folder / "sshd.log", "ab") as log:
                 self.process = subprocess.Popen(
                     [ssh.prefix / "usr/sbin/sshd", "-D", "-e", "-f", etc / "sshd_config"],
-                    env=sshd.environment(ssh.prefix),
-                    stdin=subprocess.DEVNULL,
-                    stderr=log,
-                    start_new_session=True,
+                    env=sshd.environment(ssh.prefix), stdin=subprocess.DEVNULL, stderr=log, start_new_session=True,
                 )
             if self.listens():
                 return

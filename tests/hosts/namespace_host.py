@@ -137,26 +137,16 @@ class NamespaceHost:
 
     def start(self, ssh):
         settings = {
-            "RIG_SSHD": str(ssh.prefix),
-            "RIG_FOLDER": str(self.folder),
-            "RIG_HOME": HOME,
-            "RIG_HOME_SIZE": self.home_size,
-            "RIG_HIDDEN": "\n".join(self.hidden),
-            "RIG_KEPT": "\n".join(map(str, self.kept)),
-            "RIG_NAME": self.name,
+            "RIG_SSHD": str(ssh.prefix), "RIG_FOLDER": str(self.folder), "RIG_HOME": HOME,
+            "RIG_HOME_SIZE": self.home_size, "RIG_HIDDEN": "\n".join(self.hidden),
+            "RIG_KEPT": "\n".join(map(str, self.kept)), "RIG_NAME": self.name,
         }
-        sshd.write_config(
-            self.folder / "etc", "/run/host", self.port, listen=["0.0.0.0", "::"], home=HOME
-        )
+        sshd.write_config(self.folder / "etc", "/run/host", self.port, listen=["0.0.0.0", "::"], home=HOME)
         words = ["unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child"]
         with open(self.folder / "sshd.log", "ab") as log:
             self.process = subprocess.Popen(
-                [*words, "sh", "-c", SETUP],
-                env={**sshd.environment("/run/openssh", ssh.prefix), **settings},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
+                [*words, "sh", "-c", SETUP], env={**sshd.environment("/run/openssh", ssh.prefix), **settings},
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
                 preexec_fn=die_with_parent,
             )
         if self.process.stdout.readline() != b"ready\n":
@@ -178,20 +168,14 @@ class NamespaceHost:
 
     def shape(self, up_megabits=0, down_megabits=0, packets=1500):
         """Limits what the host sends and receives; 0: no limit."""
-        for rate, device, inside in (
-            (up_megabits, "eth0", self.pid),
-            (down_megabits, self.cable, None),
-        ):
+        for rate, device, inside in ((up_megabits, "eth0", self.pid), (down_megabits, self.cable, None)):
             before = [] if inside is None else ["nsenter", "-t", str(inside), "--net"]
             tc = [*before, "tc", "qdisc"]
             subprocess.run([*tc, "del", "dev", device, "root"], capture_output=True)
             # A narrow link has no packets of 64 kB.
             size = (1, packets + 100) if rate else (65535, 65536)
-            ip(
-                *("link", "set", "dev", device),
-                *("gso_max_segs", str(size[0]), "gso_max_size", str(size[1])),
-                inside=inside,
-            )
+            ip(*("link", "set", "dev", device), *("gso_max_segs", str(size[0]), "gso_max_size", str(size[1])),
+               inside=inside)
             if rate:
                 burst = max(4000, int(rate * 1e6 / 8 / 250))  # the kernel looks 250 times a second
                 limit = ["burst", str(burst), "limit", str(max(64_000, 10 * burst))]
@@ -246,10 +230,7 @@ class NamespaceHost:
     def sockets(self):
         """Every socket there that is not sshd's own listening one: lines of `ss`."""
         done = subprocess.run(
-            ["nsenter", "-t", str(self.pid), "--net", "ss", "-Hantux"],
-            check=True,
-            capture_output=True,
-            text=True,
+            ["nsenter", "-t", str(self.pid), "--net", "ss", "-Hantux"], check=True, capture_output=True, text=True,
         )
         lines = [line for line in done.stdout.splitlines() if line.split()[1] not in CLOSED]
         return [line for line in lines if not (" LISTEN " in line and ":22 " in line)]

@@ -54,12 +54,10 @@ class Probe(runs.RunCase):
         lines += [f"link * * rate {MEGABITS}mbit delay {DELAY * 1e3:.0f}ms\n"]
         lines += [f"link 2 1 rate {NARROW}mbit delay {DELAY * 1e3:.0f}ms\n"]
         (self.home / "lab.net").write_text("".join(lines))
-        self.lab = subprocess.Popen(
-            [NETLAB_PROGRAM, "up", "lab.net", "--ctl", "lab.ctl", "--stats", "lab.stats"],
-            cwd=self.home,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.lab = subprocess.Popen([NETLAB_PROGRAM, "up", "lab.net", "--ctl", "lab.ctl", "--stats", "lab.stats"],
+                                    cwd=self.home,
+                                    stderr=subprocess.PIPE,
+                                    text=True)
         self.addCleanup(self.end_lab)
         while "hosts up" not in (line := self.lab.stderr.readline()):
             self.assertTrue(line, "netlab ended")
@@ -84,23 +82,15 @@ class Probe(runs.RunCase):
         home.mkdir()
         with open(self.home / f"join{host}.txt", "wb") as log:
             self.joined.append(
-                subprocess.Popen(
-                    self.on(host, self.program, "join", token),
-                    env={**os.environ, "HOME": str(home)},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
+                subprocess.Popen(self.on(host, self.program, "join", token), env={**os.environ, "HOME": str(home)},
+                                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
             )
 
     def probe(self, recipe):
         with open(self.home / "probe.txt", "wb") as log:
             probing = subprocess.Popen(
-                self.on(0, self.program, "probe", recipe, "-o", "links.toml"),
-                cwd=self.home,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
+                self.on(0, self.program, "probe", recipe, "-o", "links.toml"), cwd=self.home, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=subprocess.STDOUT,
             )
         self.joined.append(probing)
         said = self.home / "probe.txt"
@@ -117,11 +107,7 @@ class Probe(runs.RunCase):
         return said.read_text()
 
     def test_measurements_are_within_five_percent(self):
-        settings = {
-            "hosts.backend": "join",
-            "hosts.list": ["h1", "h2"],
-            "hosts.address": "10.77.0.1",
-        }
+        settings = {"hosts.backend": "join", "hosts.list": ["h1", "h2"], "hosts.address": "10.77.0.1"}
         recipe = self.write_recipe("probed", settings)
         said = self.probe(recipe)
         print(said)

@@ -6,14 +6,8 @@ import hosts
 class ReplicaHosts(hosts.HostsCase):
     COUNT = 3
     ENDLESS = {
-        "pipeline.stages": 1,
-        "pipeline.replicas": 3,
-        "sync.method": "cocktail",
-        "sync.random": 0.3,
-        "sync.on_loss": "continue",
-        "train.batch": 12,
-        "train.steps": 100_000,
-        "checkpoint.every": 5,
+        "pipeline.stages": 1, "pipeline.replicas": 3, "sync.method": "cocktail", "sync.random": 0.3,
+        "sync.on_loss": "continue", "train.batch": 12, "train.steps": 100_000, "checkpoint.every": 5,
     }
 
     def shards(self, run, step):
@@ -26,7 +20,5 @@ class ReplicaHosts(hosts.HostsCase):
         newest that is known)."""
         run = launched.run
         known = run.checkpoints()[-1] if after is None else after
-        launched.wait_for(
-            f"a checkpoint of {replicas} to come home",
-            lambda: any(self.shards(run, step) == replicas for step in run.checkpoints() if step > known),
-        )
+        launched.wait_for(f"a checkpoint of {replicas} to come home",
+                          lambda: any(self.shards(run, step) == replicas for step in run.checkpoints() if step > known))

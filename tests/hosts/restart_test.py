@@ -96,10 +96,8 @@ class Restart(hosts.HostsCase):
     def in_memory(self, launched, step):
         """At least this step is on two hosts each."""
         memory = lambda: launched.run.status().get("memory") or {"step": 0, "place": ""}
-        launched.wait_for(
-            f"step {step} in memory",
-            lambda: memory()["step"] >= step and memory()["place"].endswith("with a copy on a neighbour"),
-        )
+        launched.wait_for(f"step {step} in memory",
+                          lambda: memory()["step"] >= step and memory()["place"].endswith("with a copy on a neighbour"))
 
     @hosts.needs_namespaces
     def test_lost_host_costs_one_interval_without_disks(self):

@@ -183,8 +183,7 @@ class Returns(replica_changes.ReplicaChanges, replica_hosts.ReplicaHosts):
         self.power_on(one)
         part(one, other)
         self.rejoin(launched, 1, "0, 1, 2")
-        events = [line["text"] for line in launched.run.events("stage_event")
-                if line["name"] == "relayed"]
+        events = [line["text"] for line in launched.run.events("stage_event") if line["name"] == "relayed"]
         self.assertEqual(len(events), 2, events)
         self.assertTrue(all("RELAYED: h1 and h2 cannot reach" in text or
                             "RELAYED: h2 and h1 cannot reach" in text for text in events), events)

@@ -17,9 +17,7 @@ class Rig(hosts.HostsCase):
     INSTALLED = False
 
     def say(self, host, *words):
-        done = subprocess.run(
-            sshd.client(self.site.ssh, host, *words), capture_output=True, text=True, timeout=30
-        )
+        done = subprocess.run(sshd.client(self.site.ssh, host, *words), capture_output=True, text=True, timeout=30)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
@@ -37,9 +35,7 @@ class Rig(hosts.HostsCase):
     def test_reports_processes_and_sockets(self):
         host = self.hosts[0]
         with subprocess.Popen(
-            sshd.client(self.site.ssh, host, "echo up; exec cat"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            sshd.client(self.site.ssh, host, "echo up; exec cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         ) as client:
             self.assertEqual(client.stdout.readline(), b"up\n")
             self.assertTrue(any("cat" in line for line in self.processes_on(host).values()))
@@ -51,9 +47,7 @@ class Rig(hosts.HostsCase):
     @hosts.needs_namespaces
     def test_cut_refused_and_powered_off(self):
         first, second = self.hosts
-        reach = lambda at, to: self.on_host(
-            at, "bash", "-c", f"exec 3<>/dev/tcp/{to.address}/22", timeout=5
-        )
+        reach = lambda at, to: self.on_host(at, "bash", "-c", f"exec 3<>/dev/tcp/{to.address}/22", timeout=5)
         self.assertEqual(reach(first, second).returncode, 0)
         first.refuse(second.address, second.address_6)
         self.assertNotEqual(reach(first, second).returncode, 0)

@@ -70,11 +70,7 @@ class Shipping(hosts.HostsCase):
 
     def test_replicas_get_their_weights_from_each_other(self):
         replicas = {
-            **self.WEIGHTS,
-            "pipeline.stages": 1,
-            "pipeline.replicas": 3,
-            "sync.method": "allreduce",
-            "train.batch": 12,
+            **self.WEIGHTS, "pipeline.stages": 1, "pipeline.replicas": 3, "sync.method": "allreduce", "train.batch": 12,
         }
         local = self.train("local-replicas", replicas)
         code, out, err = self.strait("run", self.write_recipe("apart", self.over_ssh(replicas)))

@@ -139,18 +139,8 @@ class Soak(hosts.HostsCase):
     def stop_the_launcher(self):
         self.launched.signal(signal.SIGTERM)
 
-    FAULTS = (
-        kill_a_process,
-        kill_a_process,
-        stop_a_process_for_a_while,
-        cut_a_cable_briefly,
-        cut_a_cable_briefly,
-        cut_a_cable_for_longer_than_hold,
-        cut_the_power,
-        fill_a_disk,
-        kill_the_launcher,
-        stop_the_launcher,
-    )
+    FAULTS = (kill_a_process, kill_a_process, stop_a_process_for_a_while, cut_a_cable_briefly, cut_a_cable_briefly,
+              cut_a_cable_for_longer_than_hold, cut_the_power, fill_a_disk, kill_the_launcher, stop_the_launcher)
 
     @hosts.needs_namespaces
     @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")

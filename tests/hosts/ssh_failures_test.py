@@ -55,12 +55,8 @@ class DoctorCase(hosts.HostsCase):
         """(exit code, finding of kind and place -> text)."""
         recipe = self.write_recipe("checked", self.over_ssh(settings))
         done = subprocess.run(
-            [self.program, "doctor", "--json", recipe],
-            cwd=self.home,
-            env=dict(os.environ, **(environment or {})),
-            capture_output=True,
-            text=True,
-            timeout=runs.scaled_timeout(runs.TIMEOUT),
+            [self.program, "doctor", "--json", recipe], cwd=self.home, env=dict(os.environ, **(environment or {})),
+            capture_output=True, text=True, timeout=runs.scaled_timeout(runs.TIMEOUT),
         )
         self.assertEqual(done.stderr, "")
         found = {}
@@ -113,10 +109,7 @@ class Doctor(DoctorCase):
         config = self.site.ssh.config
         true = config.read_text()
         self.wrong(
-            10,
-            "no host called nowhere.invalid",
-            settings={"hosts.list": ["nowhere.invalid"]},
-            place="nowhere.invalid",
+            10, "no host called nowhere.invalid", settings={"hosts.list": ["nowhere.invalid"]}, place="nowhere.invalid",
         )
         config.write_text(true.replace(f"Port {self.host.port}\n", "Port 1\n"))
         self.wrong(20, "no ssh server answers on h0", "Port in your ssh configuration")
@@ -159,10 +152,8 @@ class Doctor(DoctorCase):
         (folder / "bin").rmdir()
         (folder / "bin").symlink_to(runs.BIN.resolve())
         # As a host that lacks one of the libraries.
-        self.starter(
-            f"cp {STAGE} $HOME/.strait/moved; "
-            "sed -i s/libzmq.so/libzmQ.so/ $HOME/.strait/moved; exec $HOME/.strait/moved"
-        )
+        self.starter(f"cp {STAGE} $HOME/.strait/moved; "
+                     "sed -i s/libzmq.so/libzmQ.so/ $HOME/.strait/moved; exec $HOME/.strait/moved")
         self.wrong(11, "h0 lacks a library", "libzmQ.so", "strait install --hosts")
 
     @hosts.needs_namespaces
@@ -201,11 +192,9 @@ class Doctor(DoctorCase):
 
     @hosts.needs_namespaces
     def test_taken_ports(self):
-        holder = (
-            "import socket, sys\n"
-            "held = [socket.create_server(('', port)) for port in range(47000, 47003)]\n"
-            "print('held', flush=True); sys.stdin.read()"
-        )
+        holder = ("import socket, sys\n"
+                  "held = [socket.create_server(('', port)) for port in range(47000, 47003)]\n"
+                  "print('held', flush=True); sys.stdin.read()")
         words = self.host.command("python3", "-c", holder)
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as held:
             self.assertEqual(held.stdout.readline(), b"held\n")
@@ -218,9 +207,7 @@ class Doctor(DoctorCase):
 
     def test_too_little_memory_or_disk(self):
         table = [{"name": "h0", "memory": "64KiB"}]
-        self.wrong(
-            10, "over memory", "h0", settings={"hosts.list": table}, place="plan"
-        )
+        self.wrong(10, "over memory", "h0", settings={"hosts.list": table}, place="plan")
         self.wrong(30, "its checkpoints take", settings={"checkpoint.keep": 1_000_000})
 
     def test_recipe_texts_reach_no_shell(self):

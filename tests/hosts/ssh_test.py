@@ -35,11 +35,9 @@ class Ssh(hosts.HostsCase):
 
     def assert_no_processes_on_hosts(self, seconds):
         """No process of a run is left on any live host."""
-        runs.wait_for(
-            "the end of every process on the hosts",
-            lambda: not any(self.processes_on(host) for host in self.hosts if host.process),
-            seconds,
-        )
+        runs.wait_for("the end of every process on the hosts",
+                      lambda: not any(self.processes_on(host) for host in self.hosts if host.process),
+                      seconds)
 
     def test_matches_bits_and_logs_of_local_run(self):
         settings = {"pipeline.stages": 3, "train.steps": 8}
@@ -183,11 +181,9 @@ class Ssh(hosts.HostsCase):
     def test_killed_stage_on_host_is_root_cause(self):
         launched = self.endless()
         launched.at_step(2)
-        victim = next(
-            pid
-            for pid, line in self.processes_on(self.hosts[1]).items()
-            if "--agent" not in line and "strait-stage" in line
-        )
+        victim = next(pid
+                      for pid, line in self.processes_on(self.hosts[1]).items()
+                      if "--agent" not in line and "strait-stage" in line)
         os.kill(victim, signal.SIGKILL)
         self.assertEqual(launched.end(SOON), 20, launched.output())
         outcome = launched.run.outcome()
@@ -242,9 +238,7 @@ class Ssh(hosts.HostsCase):
             self.assertEqual(code, 10, out + err)
             self.assertIn(words, err)
         shared = [{"name": "h1", "slots": 2}, {"name": "h0", "environment": {"MARK": "a b'$"}}]
-        run = self.train(
-            "shared", self.over_ssh({"pipeline.stages": 3, "train.steps": 2}, shared)
-        )
+        run = self.train("shared", self.over_ssh({"pipeline.stages": 3, "train.steps": 2}, shared))
         self.assertEqual(self.places(run), {"0.0": "h1", "1.0": "h1", "2.0": "h0"})
 
     def test_starts_eight_stages(self):

@@ -53,11 +53,9 @@ class Ssh:
                 known.append(f"{name} {public[0]} {public[1]}\n")
             config.append(f"Host {host.name}\n  HostName {host.address}\n  Port {host.port}\n")
         self.known_hosts.write_text("".join(known))
-        config.append(
-            f'Host *\n  IdentityFile "{self.key}"\n  IdentitiesOnly yes\n'
-            f'  UserKnownHostsFile "{self.known_hosts}"\n  GlobalKnownHostsFile none\n'
-            "  UpdateHostKeys no\n"
-        )
+        config.append(f'Host *\n  IdentityFile "{self.key}"\n  IdentitiesOnly yes\n'
+                      f'  UserKnownHostsFile "{self.known_hosts}"\n  GlobalKnownHostsFile none\n'
+                      "  UpdateHostKeys no\n")
         self.config.write_text("".join(config))
 
 

@@ -22,12 +22,7 @@ class Terminal:
         self.resize(rows, columns, tell=False)
         self.before = termios.tcgetattr(inner)
         self.process = subprocess.Popen(
-            [str(word) for word in words],
-            cwd=folder,
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            start_new_session=True,
+            [str(word) for word in words], cwd=folder, stdin=inner, stdout=inner, stderr=inner, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         self.inner = inner

@@ -51,23 +51,15 @@ class BadInput(runs.RunCase):
             ({"train.steps": None}, "train.steps", "epochs"),
             ({"train.epochs": 2}, "train.steps", "train.epochs"),
             ({"train.batch": 7}, "train.batch is 7", "multiple of 2"),
-            (
-                {"codec.backward": "delta", "codec.cache": 0, "codec.cache_disk": 0},
-                'codec.backward is "delta"',
-            ),
-            (
-                {"codec.forward": "transform", "codec.cache": 0, "codec.cache_disk": 0},
-                'codec.forward is "transform"',
-            ),
+            ({"codec.backward": "delta", "codec.cache": 0, "codec.cache_disk": 0}, 'codec.backward is "delta"'),
+            ({"codec.forward": "transform", "codec.cache": 0, "codec.cache_disk": 0}, 'codec.forward is "transform"'),
             ({"codec.forward": "detla"}, "codec.forward", 'did you mean "delta"'),
             ({"codec.forward_bits": 9}, "codec.forward_bits is 9", "from 2 to 8"),
             ({"codec.first_bits": 12}, "codec.first_bits is 12", "2 to 8, or 16"),
             ({"codec.group": 48}, "codec.group is 48", "32, 64 or 128"),
             ({"codec.rotate": True}, r"codec.rotate is true \(.*\.toml:\d+", "this key was removed"),
-            (
-                {"codec.forward": "delta", "codec.cache": 0, "codec.cache_disk": 0},
-                "codec.cache and codec.cache_disk are both 0",
-            ),
+            ({"codec.forward": "delta", "codec.cache": 0, "codec.cache_disk": 0},
+             "codec.cache and codec.cache_disk are both 0"),
             ({"sync.method": "cocktail"}, "sync.method is .*pipeline.replicas is 1"),
             ({"pipeline.replicas": 2, "sync.top": 0.5}, 'sync.top .*"allreduce" does not read it'),
             ({"hosts.backend": "ssh"}, "hosts.list", "missing"),
@@ -143,12 +135,9 @@ class BadInput(runs.RunCase):
         (self.home / "torn").mkdir()
         (self.home / "torn" / "config.json").write_text('{"model_type": "gpt2", ')
         for model, *says in [
-            ("nowhere", "model.path", "nowhere", "config.json"),
-            ("empty", "model.path", "empty", "config.json"),
-            ("stranger", "stranger/config.json", "gpt3", "gpt2"),
-            ("uneven", "uneven/config.json", "n_head", "5"),
-            ("torn", "torn/config.json"),
-            ("small", "token", "train.jsonl", "257"),
+            ("nowhere", "model.path", "nowhere", "config.json"), ("empty", "model.path", "empty", "config.json"),
+            ("stranger", "stranger/config.json", "gpt3", "gpt2"), ("uneven", "uneven/config.json", "n_head", "5"),
+            ("torn", "torn/config.json"), ("small", "token", "train.jsonl", "257"),
         ]:
             with self.subTest(model):
                 self.refused_recipe({"model.path": model}, *says, verbs=("run",))
@@ -240,12 +229,8 @@ class BadInput(runs.RunCase):
             tensors[name] = runs.zeros(shape)
         runs.write_safetensors(file, tensors)
         self.refused_recipe(
-            {"model.path": "other", "model.weights": "load"},
-            r"missing \(2\)",
-            r"surplus \(2\)",
-            r"misshapen \(2\)",
-            r"\[128, 32\] and should be \[32, 128\]",
-            *map(re.escape, [*missing, *surplus, *misshapen]),
+            {"model.path": "other", "model.weights": "load"}, r"missing \(2\)", r"surplus \(2\)", r"misshapen \(2\)",
+            r"\[128, 32\] and should be \[32, 128\]", *map(re.escape, [*missing, *surplus, *misshapen]),
         )
 
     def test_damaged_safetensors_files(self):
@@ -283,9 +268,7 @@ class BadInput(runs.RunCase):
                 self.refused_recipe(settings, "given/model.safetensors", verbs=("run",))
 
         file.unlink()
-        self.refused_recipe(
-            {"model.path": "given", "model.weights": "load"}, "given", 'weights = "random"'
-        )
+        self.refused_recipe({"model.path": "given", "model.weights": "load"}, "given", 'weights = "random"')
 
     def test_data(self):
         def data(name, *lines):
@@ -302,16 +285,11 @@ class BadInput(runs.RunCase):
         data("few.jsonl", fine)
         (self.home / "latin.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
         for name, *says in [
-            ("nowhere.jsonl", "No such file|not a file here"),
-            ("empty.jsonl", "is empty"),
-            ("blank.jsonl", "no record"),
-            ("broken.jsonl", ":3: ", "not JSON", "column"),
-            ("keyless.jsonl", ":2: ", "text", "prompt"),
-            ("array.jsonl", ":1: "),
-            ("list.json", r"one JSON array; .* list.json > list.jsonl\n"),
-            ("latin.jsonl", ":1: ", "UTF-8"),
-            ("long.jsonl", ":2: ", r"6\d tokens", "32", "data.row|--row"),
-            ("few.jsonl", "train.batch is 8", "1 row"),
+            ("nowhere.jsonl", "No such file|not a file here"), ("empty.jsonl", "is empty"),
+            ("blank.jsonl", "no record"), ("broken.jsonl", ":3: ", "not JSON", "column"),
+            ("keyless.jsonl", ":2: ", "text", "prompt"), ("array.jsonl", ":1: "),
+            ("list.json", r"one JSON array; .* list.json > list.jsonl\n"), ("latin.jsonl", ":1: ", "UTF-8"),
+            ("long.jsonl", ":2: ", r"6\d tokens", "32", "data.row|--row"), ("few.jsonl", "train.batch is 8", "1 row"),
         ]:
             with self.subTest(name):
                 says = [rf"{re.escape(name)}{say}" if say[0] == ":" else say for say in says]
@@ -326,20 +304,16 @@ class BadInput(runs.RunCase):
         for settings, *says in [
             ({"pipeline.stages": 5}, "pipeline.stages is 5", "only 4"),
             ({"data.row": 65, "data.train": "unread.jsonl"}, "data.row is 65", "rows of up to 64 tokens"),
-            (
-                {"hosts.simulate.delay": "1ms", "hosts.simulate.link": "boundary 0>1"},
-                'hosts.simulate.link = "boundary 0>1"', "one of .*boundary 0.0>1.0",
-            ),
+            ({"hosts.simulate.delay": "1ms", "hosts.simulate.link": "boundary 0>1"},
+             'hosts.simulate.link = "boundary 0>1"', "one of .*boundary 0.0>1.0"),
             ({"pipeline.stages": 3, "hosts.ports": "47000-47000"}, "hosts.ports is 47000-47000, 1 in all, but host localhost needs 3 "),
             ({"pipeline.partition": [[0, 1], [3, 3]]}, "pipeline.partition", "2"),
             ({"pipeline.partition": [[0, 1], [2, 4]]}, "pipeline.partition"),
             ({"pipeline.partition": [[0, 3]]}, "pipeline.partition", "pipeline.stages"),
             ({"pipeline.chunks": 2}, "1f1b", "one chunk a stage", "interleaved"),
             ({"pipeline.schedule": "interleaved", "pipeline.chunks": 3}, "3 chunks each", "only 4", "4 chunks in all"),
-            (
-                {"pipeline.schedule": "interleaved", "pipeline.partition": [[0, 1], [2, 3]], "pipeline.chunks": 2},
-                "2 ranges", "pipeline.chunks 2",
-            ),
+            ({"pipeline.schedule": "interleaved", "pipeline.partition": [[0, 1], [2, 3]], "pipeline.chunks": 2},
+             "2 ranges", "pipeline.chunks 2"),
         ]:
             with self.subTest(settings):
                 self.refused_recipe(settings, *says)
@@ -353,10 +327,8 @@ class BadInput(runs.RunCase):
         )
         # A runtime that is told to binds the launcher's thread to one core; the host has the others.
         recipe = self.write_recipe("bound", {"pipeline.threads": cores})
-        bound = subprocess.run(
-            [self.program, "plan", recipe], cwd=self.home, capture_output=True, text=True,
-            env={**os.environ, "OMP_PROC_BIND": "true"},
-        )
+        bound = subprocess.run([self.program, "plan", recipe], cwd=self.home, capture_output=True, text=True,
+                               env={**os.environ, "OMP_PROC_BIND": "true"})
         self.assertEqual(bound.returncode, 0, bound.stderr)
 
     def test_a_run_with_more_threads_than_a_new_host_has_cores_goes_on_with_a_warning(self):
@@ -367,11 +339,7 @@ class BadInput(runs.RunCase):
         resumed = [*words, "resume", "runs/moved", "--set", "train.steps=3"]
         done = subprocess.run(resumed, cwd=self.home, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        warnings = [
-            event["text"]
-            for event in self.run_of("moved").events("stage_event")
-            if event["name"] == "threads"
-        ]
+        warnings = [event["text"] for event in self.run_of("moved").events("stage_event") if event["name"] == "threads"]
         self.assertEqual(len(warnings), 1)
         self.assertIn("host localhost has 1 core; the run keeps its threads", warnings[0])
 
@@ -408,11 +376,7 @@ class BadInput(runs.RunCase):
 
         live = self.start("mine", {"train.steps": 100_000})
         live.at_step(1)
-        for words in (
-            ["run", "mine.toml"],
-            ["run", "mine.toml", "--replace"],
-            ["resume", "runs/mine"],
-        ):
+        for words in (["run", "mine.toml"], ["run", "mine.toml", "--replace"], ["resume", "runs/mine"]):
             with self.subTest(words):
                 self.refused(words, "runs/mine", rf"live run \(process {live.process.pid}")
         live.at_step(live.run.metrics()[-1]["step"] + 1)
@@ -490,28 +454,22 @@ class BadInput(runs.RunCase):
         big = self.write_model("big", vocab_size=40_000, n_embd=2_048)
         recipe = self.write_recipe("big", {"model.path": str(big), "pipeline.stages": 1})
         limit = 2_300_000 * 1024
-        done = subprocess.run(
-            [self.program, "run", recipe], cwd=self.home, capture_output=True, text=True,
-            timeout=runs.scaled_timeout(60),
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-        )
+        done = subprocess.run([self.program, "run", recipe], cwd=self.home, capture_output=True, text=True,
+                              timeout=runs.scaled_timeout(60),
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
         self.assertEqual(done.returncode, 50, done.stdout + done.stderr)
         size = r"[\d.]+ [MG]B"
-        self.assertRegex(
-            done.stdout,
-            rf"out of memory \({size} more could not be had\); a smaller train.micro_batch, "
-            rf'model.recompute = "layer" or more pipeline.stages need less. Memory: '
-            rf"{size} planned, {size} at the peak, {size} on this host",
-        )
+        self.assertRegex(done.stdout,
+                         rf"out of memory \({size} more could not be had\); a smaller train.micro_batch, "
+                         rf'model.recompute = "layer" or more pipeline.stages need less. Memory: '
+                         rf"{size} planned, {size} at the peak, {size} on this host")
 
     def test_file_beyond_the_limit_of_its_size_is_named(self):
         limit = 100 * 1024  # enough for rows and the recipe, too little for weights in a checkpoint
         recipe = self.write_recipe("limited", {"checkpoint.every": 2})
-        done = subprocess.run(
-            [self.program, "run", recipe], cwd=self.home, capture_output=True, text=True,
-            timeout=runs.scaled_timeout(60),
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-        )
+        done = subprocess.run([self.program, "run", recipe], cwd=self.home, capture_output=True, text=True,
+                              timeout=runs.scaled_timeout(60),
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         self.assertIn(done.returncode, (30, 31), done.stdout + done.stderr)
         self.assertRegex(done.stdout + done.stderr, r"cannot write \S*checkpoints/\S+: File too large")
 
@@ -568,10 +526,7 @@ class OtherBuilds(runs.RunCase):
         """Loading it would be most of the cost of an agent."""
         for name, needs in (("strait-stage", False), ("strait-stage-torch", True)):
             done = subprocess.run(
-                [runs.BIN / name],
-                env={"LD_TRACE_LOADED_OBJECTS": "1"},
-                capture_output=True,
-                text=True,
+                [runs.BIN / name], env={"LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, text=True,
             )
             self.assertIn("libzmq", done.stdout)
             self.assertEqual("libtorch" in done.stdout, needs, done.stdout)

@@ -17,10 +17,7 @@ GPIPE, ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE = "gpipe", "1f1b", "interleaved", "
 
 def split(stages, schedule, depth=0, recompute="none", **more):
     return {
-        "pipeline.stages": stages,
-        "pipeline.schedule": schedule,
-        "pipeline.depth": depth,
-        "model.recompute": recompute,
+        "pipeline.stages": stages, "pipeline.schedule": schedule, "pipeline.depth": depth, "model.recompute": recompute,
         **more,
     }
 
@@ -56,22 +53,12 @@ class Splits(Compared):
 
     def test_splits_of_tied_model_match_bits(self):
         self.compare(
-            [
-                split(2, GPIPE, 0, "layer"),
-                split(4, ONE_F_ONE_B, 2, "layer"),
-                split(3, ZERO_BUBBLE, "auto", "layer"),
-            ]
+            [split(2, GPIPE, 0, "layer"), split(4, ONE_F_ONE_B, 2, "layer"), split(3, ZERO_BUBBLE, "auto", "layer")]
         )
 
     def test_splits_of_untied_model_match_bits(self):
         self.write_model("untied", tie_word_embeddings=False)
-        self.compare(
-            [
-                split(3, GPIPE, 0),
-                split(4, ONE_F_ONE_B, 1, "layer"),
-            ],
-            **{"model.path": "untied"},
-        )
+        self.compare([split(3, GPIPE, 0), split(4, ONE_F_ONE_B, 1, "layer")], **{"model.path": "untied"})
 
     def test_splits_of_other_families_match_bits(self):
         small = {
@@ -128,13 +115,8 @@ class Splits(Compared):
     def test_interleaved_chunks_match_bits(self):
         self.write_data("eval.jsonl", 20)
         wide = {"pipeline.chunks": 2, "pipeline.partition": [[0, 0], [1, 1], [2, 2], [3, 3]]}
-        self.compare(
-            [
-                split(2, INTERLEAVED),
-                split(2, INTERLEAVED, 1, "layer", **wide),
-            ],
-            **{"data.eval": "eval.jsonl", "train.eval_every": 8},
-        )
+        self.compare([split(2, INTERLEAVED), split(2, INTERLEAVED, 1, "layer", **wide)],
+                     **{"data.eval": "eval.jsonl", "train.eval_every": 8})
         run = self.run_of("split-0")
         self.assertEqual([p["chunks"] for p in run.plan()["processes"]], [[[0, 1], [3, 3]], [[2, 2], [4, 5]]])
         crossed = {one["boundary"] for one in run.metrics()[-1]["boundaries"]}
@@ -144,19 +126,14 @@ class Splits(Compared):
 
     def test_few_micro_batches_match_bits(self):
         self.compare(
-            [
-                split(4, GPIPE, 0, "layer"),
-                split(3, ONE_F_ONE_B, 0, **{"pipeline.partition": [[0, 0], [1, 1], [2, 3]]}),
-            ],
+            [split(4, GPIPE, 0, "layer"), split(3, ONE_F_ONE_B, 0, **{"pipeline.partition": [[0, 0], [1, 1], [2, 3]]})],
             **{"train.micro_batch": 4},
         )
 
 
 class Adapters(Compared):
     LORA = {
-        "model.lora.rank": 3,
-        "model.lora.dropout": 0.1,
-        "model.lora.targets": ["c_attn", "c_fc", "mlp.c_proj"],
+        "model.lora.rank": 3, "model.lora.dropout": 0.1, "model.lora.targets": ["c_attn", "c_fc", "mlp.c_proj"],
         "model.lora.rank_pattern.c_fc": 2,
     }
 
@@ -175,11 +152,7 @@ class Adapters(Compared):
         self.assertEqual({name for name in trained if ".lora_" not in name}, set())
         self.assertIn("frozen/transformer.wte.weight", reference.state(20))
         for number, settings in enumerate(
-            [
-                split(4, ONE_F_ONE_B, 0, "layer"),
-                split(3, ZERO_BUBBLE, 1),
-                split(2, INTERLEAVED),
-            ]
+            [split(4, ONE_F_ONE_B, 0, "layer"), split(3, ZERO_BUBBLE, 1), split(2, INTERLEAVED)]
         ):
             with self.subTest(settings):
                 self.same_bits(reference, self.train(f"split-{number}", {**settings, **self.LORA}))
@@ -468,9 +441,7 @@ class Resume(Compared):
         runs.stop_process(stage)
         try:
             answer = ask()
-            launched.wait_for(
-                "stopping", lambda: len(launched.run.events("stopping")) > before, seconds=4
-            )
+            launched.wait_for("stopping", lambda: len(launched.run.events("stopping")) > before, seconds=4)
         finally:
             os.kill(stage, signal.SIGCONT)
         return answer

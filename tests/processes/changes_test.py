@@ -23,16 +23,14 @@ class Changes(runs.RunCase):
     def follow(self, output, label):
         """Runs the command that this line of the output advises, as it is printed."""
         [line] = re.findall(rf"^{label} +(\S*strait .*?)(?:   \(.*)?$", output, re.M)
-        done = subprocess.run(
-            line,
-            shell=True,
-            cwd=self.home,
-            env={**os.environ, "PATH": f"{runs.BIN}{os.pathsep}{os.environ['PATH']}"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=runs.scaled_timeout(runs.TIMEOUT),
-        )
+        done = subprocess.run(line,
+                              shell=True,
+                              cwd=self.home,
+                              env={**os.environ, "PATH": f"{runs.BIN}{os.pathsep}{os.environ['PATH']}"},
+                              stdin=subprocess.DEVNULL,
+                              capture_output=True,
+                              text=True,
+                              timeout=runs.scaled_timeout(runs.TIMEOUT))
         return line, done.returncode, done.stdout, done.stderr
 
     def test_finished_run_goes_on_with_the_bits_of_a_longer_one(self):

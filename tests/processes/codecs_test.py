@@ -17,13 +17,8 @@ TRANSFORM = {"codec.forward": "transform", "codec.forward_bits": 4, "codec.first
 
 class Compressed(runs.RunCase):
     SETTINGS = {
-        **runs.RunCase.SETTINGS,
-        "pipeline.stages": 3,
-        "train.steps": STEPS,
-        "train.batch": 4,
-        "train.micro_batch": 2,
-        "checkpoint.every": MIDDLE,
-        "checkpoint.keep": 3,
+        **runs.RunCase.SETTINGS, "pipeline.stages": 3, "train.steps": STEPS, "train.batch": 4, "train.micro_batch": 2,
+        "checkpoint.every": MIDDLE, "checkpoint.keep": 3,
     }
 
     def setUp(self):
@@ -112,9 +107,7 @@ class Training(Compressed):
 
     def test_forecast_matches_sent_bytes(self):
         for name, settings in [
-            ("raw", RAW),
-            ("delta", DELTA),
-            ("whole", {**DELTA, "codec.first_bits": 16}),
+            ("raw", RAW), ("delta", DELTA), ("whole", {**DELTA, "codec.first_bits": 16}),
             ("fixed", {"codec.forward": "fixed", "codec.backward": "fixed"}),
         ]:
             with self.subTest(name):
@@ -128,8 +121,7 @@ class Training(Compressed):
         lines = self.boundaries(run)[boundary]
         # Payloads are without the messages' heads, and padding differs from step to step.
         epoch = run.plan()["epoch_steps"]
-        for part, forecast in [(lines[:epoch], "first_forward_bytes"),
-                               (lines[epoch : 2 * epoch], "forward_bytes")]:
+        for part, forecast in [(lines[:epoch], "first_forward_bytes"), (lines[epoch : 2 * epoch], "forward_bytes")]:
             mean = sum(one["sent_bytes"] for one in part) / len(part)
             self.assertLess(abs(link[forecast] - mean) / mean, 0.1, f"{forecast} of {boundary}")
         mean = self.total(run, "sent_bytes", "backward") / len(lines) / 2
@@ -139,11 +131,9 @@ class Training(Compressed):
         recipe = self.write_recipe("seen", DELTA)
         code, out, err = self.strait("plan", recipe)
         self.assertEqual(code, 0, err)
-        for word in (
-            r"delta 4 bits \(8 bits on a cache miss\) forward, fixed 5 bits backward",
-            r"boundary 0\.0>1\.0 .* 20 of 20 ",
-            r"forecast at .* s in the first epoch \(5 steps\)",
-        ):
+        for word in (r"delta 4 bits \(8 bits on a cache miss\) forward, fixed 5 bits backward",
+                     r"boundary 0\.0>1\.0 .* 20 of 20 ",
+                     r"forecast at .* s in the first epoch \(5 steps\)"):
             self.assertRegex(out, word)
         code, out, err = self.strait("run", recipe)
         self.assertEqual(code, 0, err)

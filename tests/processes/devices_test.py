@@ -20,10 +20,7 @@ if not DEVICE.exists():
 
 class Devices(runs.RunCase):
     SETTINGS = {
-        **runs.RunCase.SETTINGS,
-        "train.steps": 4,
-        "train.micro_batch": 4,
-        "checkpoint.every": 2,
+        **runs.RunCase.SETTINGS, "train.steps": 4, "train.micro_batch": 4, "checkpoint.every": 2,
         "data.eval": "train.jsonl",
     }
 
@@ -52,9 +49,7 @@ class Devices(runs.RunCase):
             self.assertIn("computes on cpu", self.logs(cpu)[process])
         self.assertIn("computes on cpu", self.logs(self.train("not", {**device, "model.device": "cpu"}))["0.0"])
         # The checkpoint of each, on its own device.
-        scores = [
-            json.loads(self.ok("eval", f"runs/{name}", "--json"))["loss"] for name in ("cpu", "device")
-        ]
+        scores = [json.loads(self.ok("eval", f"runs/{name}", "--json"))["loss"] for name in ("cpu", "device")]
         self.assertLess(abs(scores[0] - scores[1]), 1e-3 * scores[0])
 
     def test_offloaded_optimizer_has_the_bits_and_files_of_one_on_the_device(self):
@@ -96,10 +91,8 @@ class Devices(runs.RunCase):
 
     def test_plan_gives_stages_to_gpus_and_refuses_what_does_not_fit(self):
         small = (640 << 20) + 100_000  # what CUDA takes for itself, and little else
-        (self.home / "speeds.toml").write_text(
-            f'[[hosts]]\nname = "a"\ngpu_memory = [{small}, 80_000_000_000]\n'
-            '[[hosts]]\nname = "b"\ngpu_memory = []\n'
-        )
+        (self.home / "speeds.toml").write_text(f'[[hosts]]\nname = "a"\ngpu_memory = [{small}, 80_000_000_000]\n'
+                                               '[[hosts]]\nname = "b"\ngpu_memory = []\n')
         hosts = {"hosts.backend": "ssh", "hosts.list": ["a", "b", "c"], "hosts.links": "speeds.toml"}
         many = {**hosts, "pipeline.stages": 4}  # two on a
         recipe = self.write_recipe("gpus", many)

@@ -10,14 +10,8 @@ import runs
 class Endings(runs.RunCase):
     # Without a learning rate all evaluations are equal: the first is the best, and none is better.
     SETTINGS = {
-        **runs.RunCase.SETTINGS,
-        "data.hold_out": 0.1,
-        "train.steps": 40,
-        "train.learning_rate": 0,
-        "train.eval_every": 2,
-        "train.stop_when.no_better": 4,
-        "checkpoint.every": 2,
-        "checkpoint.keep": 2,
+        **runs.RunCase.SETTINGS, "data.hold_out": 0.1, "train.steps": 40, "train.learning_rate": 0,
+        "train.eval_every": 2, "train.stop_when.no_better": 4, "checkpoint.every": 2, "checkpoint.keep": 2,
         "checkpoint.keep_best": True,
     }
 
@@ -106,10 +100,8 @@ class Endings(runs.RunCase):
         self.assertIn("hooks | shown", self.ok("logs", "run"))
         self.assertFalse((self.home / "failed").exists())
         variables = dict(line.split("=", 1) for line in (self.home / "ended").read_text().splitlines())
-        self.assertEqual(
-            {name: variables[f"STRAIT_{name}"] for name in ("RUN", "EVENT", "STEP", "EXIT_CODE", "CAUSE")},
-            {"RUN": "run", "EVENT": "end", "STEP": "8", "EXIT_CODE": "0", "CAUSE": ""},
-        )
+        self.assertEqual({name: variables[f"STRAIT_{name}"] for name in ("RUN", "EVENT", "STEP", "EXIT_CODE", "CAUSE")},
+                         {"RUN": "run", "EVENT": "end", "STEP": "8", "EXIT_CODE": "0", "CAUSE": ""})
         self.assertTrue(os.path.samefile(variables["STRAIT_RUN_DIRECTORY"], launched.run.path))
         # Nothing of them is in what others see, and the directory is closed to other users.
         self.assertNotIn("begin $STRAIT_STEP", (launched.run.path / "report.html").read_text())

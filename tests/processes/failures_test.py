@@ -281,10 +281,8 @@ class Failures(runs.RunCase):
     def test_status_and_stop_of_live_and_ended_run(self):
         launched = self.endless()
         stages = launched.run.stages()
-        launched.wait_for(
-            "progress in status.json",
-            lambda: all("phase" in p for p in launched.run.status()["processes"] or [{}]),
-        )
+        launched.wait_for("progress in status.json",
+                          lambda: all("phase" in p for p in launched.run.status()["processes"] or [{}]))
         code, out, err = self.strait("status", "runs/endless")
         self.assertEqual(code, 0, out + err)
         self.assert_says(out, f"training .process {launched.process.pid}", r"step \d+/100000")
@@ -359,9 +357,7 @@ class SavedRuns(runs.RunCase):
         """Goes on for so many checkpoints, and stops."""
         before = len(run.events("checkpoint"))
         launched = self.launch("resume", f"runs/{run.path.name}", *words, name=run.path.name)
-        launched.wait_for(
-            "checkpoints", lambda: len(run.events("checkpoint")) >= before + checkpoints
-        )
+        launched.wait_for("checkpoints", lambda: len(run.events("checkpoint")) >= before + checkpoints)
         self.assertEqual(self.stop(launched), 0, launched.output())
         return launched
 
@@ -409,9 +405,7 @@ class Disk(SavedRuns):
         launched.at_step(1)
         self.mount_tmpfs(launched.run.path / "checkpoints", "-o", "ro")
         self.assertEqual(self.stop(launched), 31, launched.output())
-        self.assertRegex(
-            launched.run.outcome()["cause"], "its last checkpoint failed: .*stage .*Read-only"
-        )
+        self.assertRegex(launched.run.outcome()["cause"], "its last checkpoint failed: .*stage .*Read-only")
 
 
     def test_trace_that_cannot_be_written_changes_no_end(self):
@@ -456,9 +450,7 @@ class Resumes(SavedRuns):
         self.damage(run, newest)
         before = self.state(run)
         self.assertIn("plan.json", before)
-        launched = self.launch(
-            "resume", "runs/failed", "--set", "pipeline.stages=3", name="failed"
-        )
+        launched = self.launch("resume", "runs/failed", "--set", "pipeline.stages=3", name="failed")
         # Before it has loaded: one that is stopped never does.
         stage = launched.wait_for("stages", lambda: self.stages_of(launched))[0]
         runs.stop_process(stage)
@@ -545,9 +537,7 @@ class Commands(runs.RunCase):
     def test_output_pipe_may_close_early(self):
         recipe = self.write_recipe("piped")
         words = f'"{self.program}" run {recipe} | head -1'
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", words], cwd=self.home, capture_output=True, timeout=60
-        )
+        done = subprocess.run(["bash", "-o", "pipefail", "-c", words], cwd=self.home, capture_output=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(done.stdout.splitlines()), 1)
         self.assertEqual(len(self.run_of("piped").metrics()), 20)

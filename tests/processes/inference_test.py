@@ -136,14 +136,12 @@ class Inference(runs.RunCase):
         code, _, err = self.strait("generate", "runs/bad", "--prompts", "none.jsonl")
         self.assertEqual(code, 10, err)
         self.assertIn("none.jsonl cannot be read", err)
-        for words, says in (
-            (("--prompts", "runs"), "runs is a directory"),
-            (("--prompt", "a", "--stop", ""), "--stop is empty"),
-            (("--prompt", "a", "--temperature", "nan"), "nan is no number from 0 to 100"),
-            (("--prompt", "a", "--repetition-penalty", "nan"), "nan is no number from 0.01 to 100"),
-            (("--prompt", "a", "--on", "foo"), "--on: foo not in {auto,here,hosts}"),
-            (("--prompt", "a", "--on", "1"), "--on: 1 not in {auto,here,hosts}"),
-        ):
+        for words, says in ((("--prompts", "runs"), "runs is a directory"),
+                            (("--prompt", "a", "--stop", ""), "--stop is empty"),
+                            (("--prompt", "a", "--temperature", "nan"), "nan is no number from 0 to 100"),
+                            (("--prompt", "a", "--repetition-penalty", "nan"), "nan is no number from 0.01 to 100"),
+                            (("--prompt", "a", "--on", "foo"), "--on: foo not in {auto,here,hosts}"),
+                            (("--prompt", "a", "--on", "1"), "--on: 1 not in {auto,here,hosts}")):
             code, out, err = self.strait("generate", "runs/bad", *words)
             self.assertEqual((code, out), (10, ""), err)
             self.assertIn(says, err)

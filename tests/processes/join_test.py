@@ -48,10 +48,7 @@ def memory_holds(pid, text):
 
 class Joins(runs.RunCase):
     HOSTS = {
-        "hosts.backend": "join",
-        "hosts.list": ["alpha", "beta"],
-        "hosts.address": "127.0.0.1",
-        "hosts.restart": 0,
+        "hosts.backend": "join", "hosts.list": ["alpha", "beta"], "hosts.address": "127.0.0.1", "hosts.restart": 0,
         "checkpoint.home": "all",
     }
     def tokens(self, run):

@@ -19,18 +19,13 @@ STEPS, MIDDLE = 6, 3
 BLOCKS = 8
 RAW = {"codec.forward": "raw", "codec.backward": "raw", "codec.wire_dtype": "float32"}
 CODECS = [
-    RAW,
-    {**RAW, "codec.wire_dtype": "bfloat16"},
-    {**RAW, "codec.forward": "fixed", "codec.backward": "fixed"},
+    RAW, {**RAW, "codec.wire_dtype": "bfloat16"}, {**RAW, "codec.forward": "fixed", "codec.backward": "fixed"},
     {**RAW, "codec.forward": "delta", "codec.backward": "fixed"},
 ]
 SYNC = [
-    {"sync.method": "allreduce"},
-    {"sync.method": "cocktail", "sync.random": 0.3, "sync.top": 0.5},
-    {"sync.method": "diloco", "sync.every": 2},
-    {"sync.method": "noloco", "sync.every": 2},
-    {"sync.method": "powersgd", "sync.rank": 2},
-    {"sync.method": "bytegrad"},
+    {"sync.method": "allreduce"}, {"sync.method": "cocktail", "sync.random": 0.3, "sync.top": 0.5},
+    {"sync.method": "diloco", "sync.every": 2}, {"sync.method": "noloco", "sync.every": 2},
+    {"sync.method": "powersgd", "sync.rank": 2}, {"sync.method": "bytegrad"},
 ]
 CUT = ("pipeline.stages", "pipeline.schedule", "pipeline.partition")
 
@@ -49,11 +44,8 @@ def random_cut(choose):
 def random_layout(choose):
     batch = choose.choice([12, 24])
     layout = {
-        **random_cut(choose),
-        "pipeline.replicas": choose.choice([1, 1, 2, 3]),
-        "train.batch": batch,
-        "train.micro_batch": choose.choice([1, 2, "auto"]),
-        **choose.choice(CODECS),
+        **random_cut(choose), "pipeline.replicas": choose.choice([1, 1, 2, 3]), "train.batch": batch,
+        "train.micro_batch": choose.choice([1, 2, "auto"]), **choose.choice(CODECS),
     }
     return {**layout, **(choose.choice(SYNC) if layout["pipeline.replicas"] > 1 else {})}
 
@@ -79,12 +71,8 @@ def sync_of(layout):
 
 class Layouts(runs.RunCase):
     SETTINGS = {
-        **runs.RunCase.SETTINGS,
-        "train.steps": STEPS,
-        "checkpoint.every": MIDDLE,
-        "train.warmup": 0,
-        "train.learning_rate": 0.01,
-        "train.decay": "constant",
+        **runs.RunCase.SETTINGS, "train.steps": STEPS, "checkpoint.every": MIDDLE, "train.warmup": 0,
+        "train.learning_rate": 0.01, "train.decay": "constant",
     }
     CONFIG = {**runs.RunCase.CONFIG, "n_embd": 16, "n_layer": BLOCKS}
 

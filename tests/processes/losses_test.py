@@ -13,25 +13,16 @@ import runs
 # More than any run here makes: each is stopped when the test has seen what it waits for.
 ENDLESS = 100_000
 METHODS = {
-    "allreduce": {},
-    "cocktail": {"sync.random": 0.3, "sync.top": 0.5},
-    "diloco": {"sync.every": 4},
+    "allreduce": {}, "cocktail": {"sync.random": 0.3, "sync.top": 0.5}, "diloco": {"sync.every": 4},
     "powersgd": {"sync.rank": 2},
 }
 
 
 class Losses(runs.RunCase):
     SETTINGS = {
-        **runs.RunCase.SETTINGS,
-        "pipeline.stages": 2,
-        "pipeline.replicas": 3,
-        "sync.on_loss": "continue",
-        "data.eval": "train.jsonl",
-        "train.eval_every": 10,
-        "train.batch": 12,
-        "train.micro_batch": 2,
-        "train.steps": ENDLESS,
-        "checkpoint.every": 10,
+        **runs.RunCase.SETTINGS, "pipeline.stages": 2, "pipeline.replicas": 3, "sync.on_loss": "continue",
+        "data.eval": "train.jsonl", "train.eval_every": 10, "train.batch": 12, "train.micro_batch": 2,
+        "train.steps": ENDLESS, "checkpoint.every": 10,
     }
 
     def lose(self, name, victim, step, settings):
@@ -83,8 +74,7 @@ class Losses(runs.RunCase):
         for method, settings in METHODS.items():
             with self.subTest(method=method, seed=seed):
                 victim = chance.choice(["0.0", "1.0", "0.1", "1.1", "0.2", "1.2"])
-                launched = self.lose(method, victim, chance.randrange(3, 25),
-                                     {"sync.method": method, **settings})
+                launched = self.lose(method, victim, chance.randrange(3, 25), {"sync.method": method, **settings})
                 self.assert_training_continued(launched, victim)
 
     def test_resumes_all_replicas_from_common_model(self):
@@ -108,8 +98,7 @@ class Losses(runs.RunCase):
         pids = launched.run.processes()
         for count, victim in enumerate(["0.1", "1.0"], start=1):
             os.kill(pids[victim], signal.SIGKILL)
-            launched.wait_for("a replica to leave",
-                              lambda: len(launched.run.events("replica_left")) == count)
+            launched.wait_for("a replica to leave", lambda: len(launched.run.events("replica_left")) == count)
             step = launched.run.metrics()[-1]["step"]
             launched.at_step(step + 3)
         os.kill(pids["0.2"], signal.SIGKILL)

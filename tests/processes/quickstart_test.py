@@ -13,10 +13,8 @@ STEPS = 45
 SHORTEST = ["--set", "train.steps=3", "--set", "train.warmup=0"]
 PROMPT = "5 March 2021 -> "
 # Names that other people's scripts rely on.
-METRICS = (
-    "step loss grad_norm learning_rate tokens seconds tokens_per_second "
-    "bytes_forward bytes_backward bytes_sync bytes_tied tied_wait_seconds"
-).split()
+METRICS = ("step loss grad_norm learning_rate tokens seconds tokens_per_second "
+           "bytes_forward bytes_backward bytes_sync bytes_tied tied_wait_seconds").split()
 
 
 class Quickstart(runs.RunCase):
@@ -52,21 +50,12 @@ class Quickstart(runs.RunCase):
         self.assert_verbs()
 
     def assert_output(self, out):
-        for word in (
-            r"0\.0 .*blocks 0-1",
-            r"1\.0 .*head",
-            r"boundary 0\.0>1\.0 .*CURVE",
-            rf"training {STEPS} steps",
-            rf"step 1/{STEPS} · loss \S+ · lr \S+ · \S+ tok/s",
-            rf"step {STEPS}/{STEPS} .*Mbit/s.*FLOP/s per stage",
-            rf"evaluation at step {STEPS}: loss",
-            rf"checkpoint at step {STEPS}",
-            r"completions of evaluation prompts \(\d of 6 right\)",
-            r"(right|wrong)  .* -> ",
-            "results .*runs/quickstart",
-            r"memory +0\.0 \S+ [MG]B of \S+ [MG]B planned, 1\.0 ",
-            "strait generate runs/quickstart --prompt",
-        ):
+        for word in (r"0\.0 .*blocks 0-1", r"1\.0 .*head", r"boundary 0\.0>1\.0 .*CURVE", rf"training {STEPS} steps",
+                     rf"step 1/{STEPS} · loss \S+ · lr \S+ · \S+ tok/s",
+                     rf"step {STEPS}/{STEPS} .*Mbit/s.*FLOP/s per stage", rf"evaluation at step {STEPS}: loss",
+                     rf"checkpoint at step {STEPS}", r"completions of evaluation prompts \(\d of 6 right\)",
+                     r"(right|wrong)  .* -> ", "results .*runs/quickstart",
+                     r"memory +0\.0 \S+ [MG]B of \S+ [MG]B planned, 1\.0 ", "strait generate runs/quickstart --prompt"):
             self.assertRegex(out, word)
 
     def assert_files(self):
@@ -147,8 +136,7 @@ class Quickstart(runs.RunCase):
             self.assertIn(name, names)
         steps = [e for e in events if e["event"] == "step"]
         written = self.run_of("quickstart").metrics()
-        self.assertEqual([{k: s[k] for k in METRICS} for s in steps],
-                         [{k: m[k] for k in METRICS} for m in written])
+        self.assertEqual([{k: s[k] for k in METRICS} for s in steps], [{k: m[k] for k in METRICS} for m in written])
 
     def test_init_writes_working_recipe(self):
         self.assertIn("mine.toml", self.ok("init", "mine.toml"))

@@ -8,8 +8,7 @@ class ReplicaChanges:
         """Calls end(), which ends a replica, and returns the number of the evicted replica."""
         count = len(launched.run.events("replica_left"))
         end()
-        launched.wait_for("the replica to leave",
-                          lambda: len(launched.run.events("replica_left")) > count)
+        launched.wait_for("the replica to leave", lambda: len(launched.run.events("replica_left")) > count)
         return launched.run.events("replica_left")[-1]["replica"]
 
     def rejoin(self, launched, replica, together="0, 1, 2"):

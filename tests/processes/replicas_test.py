@@ -29,13 +29,8 @@ METHODS = {
 
 class Replicated(runs.RunCase):
     SETTINGS = {
-        **runs.RunCase.SETTINGS,
-        "pipeline.replicas": 2,
-        "train.steps": STEPS,
-        "train.batch": 8,
-        "train.micro_batch": 2,
-        "checkpoint.every": MIDDLE,
-        "checkpoint.keep": 3,
+        **runs.RunCase.SETTINGS, "pipeline.replicas": 2, "train.steps": STEPS, "train.batch": 8, "train.micro_batch": 2,
+        "checkpoint.every": MIDDLE, "checkpoint.keep": 3,
     }
 
     def learnt(self, run, steps=STEPS):
@@ -129,9 +124,7 @@ class Methods(Replicated):
                   for key in ("rounds", "sent_bytes", "bfloat16_bytes")}
         self.assertGreater(totals["rounds"], 0, method)
         self.assertGreater(totals["sent_bytes"], 0)
-        self.assertGreaterEqual(
-            sum(line["bytes_sync"] for line in lines), totals["sent_bytes"] * 0.9
-        )
+        self.assertGreaterEqual(sum(line["bytes_sync"] for line in lines), totals["sent_bytes"] * 0.9)
 
     def test_evaluates_and_exports_common_model(self):
         self.write_data("eval.jsonl", 20)
@@ -142,9 +135,7 @@ class Methods(Replicated):
                 self.assert_evaluates_as_trained(run, [8, 16, 24])
                 code, out, err = self.strait("export", run.path, f"{method}-exported")
                 self.assertEqual(code, 0, err)
-                exported = runs.read_safetensors(
-                    self.home / f"{method}-exported" / "model.safetensors"
-                )
+                exported = runs.read_safetensors(self.home / f"{method}-exported" / "model.safetensors")
                 state = run.state(STEPS)
                 for name, tensor in exported.items():
                     self.assertEqual(state[name], tensor, name)
@@ -165,8 +156,7 @@ class Failures(Replicated):
         print(f"seed {seed}")
         chance = random.Random(seed)
         steps = 60
-        settings = {"sync.method": "cocktail", **METHODS["cocktail"], "train.steps": steps,
-                    "checkpoint.every": 5}
+        settings = {"sync.method": "cocktail", **METHODS["cocktail"], "train.steps": steps, "checkpoint.every": 5}
         reference = self.learnt(self.train("reference", settings), steps)
         for round_ in range(2 if CAMPAIGN else 1):
             with self.subTest(seed=seed, round=round_):
@@ -279,11 +269,7 @@ class BadInput(Replicated):
             ({"sync.method": "cocktail", "pipeline.replicas": 1}, "nothing to synchronise"),
             ({"sync.random": 2}, "sync.random is 2.*from 1e-06 to 1"),
             ({"pipeline.replicas": 3}, "train.batch is 8.*pipeline.replicas 3"),
-            (
-                {"sync.method": "streaming_diloco", "sync.every": 4, "sync.fragments": 4,
-                 "sync.late": 3},
-                "late",
-            ),
+            ({"sync.method": "streaming_diloco", "sync.every": 4, "sync.fragments": 4, "sync.late": 3}, "late"),
         ]
         for settings, words in cases:
             with self.subTest(words):

@@ -12,12 +12,7 @@ sys.path.insert(0, str(runs.ROOT / "docs"))
 import pictures
 
 # Replicas over links of a known rate, so that the page has all that it can have.
-SETTINGS = {
-    "pipeline.replicas": 2,
-    "hosts.simulate.rate": "200Mbit/s",
-    "checkpoint.every": 3,
-    "train.steps": 8,
-}
+SETTINGS = {"pipeline.replicas": 2, "hosts.simulate.rate": "200Mbit/s", "checkpoint.every": 3, "train.steps": 8}
 
 
 class ReportPage(runs.RunCase):
@@ -70,10 +65,8 @@ class ReportPage(runs.RunCase):
     def test_report_is_written_at_checkpoints(self):
         launched = self.start("live", {"checkpoint.every": 20, "train.steps": 100000})
         page = launched.run.path / "report.html"
-        launched.wait_for(
-            "a report during training, with a measured step",
-            lambda: page.exists() and self.measured_step(page.read_text()) > 0,
-        )
+        launched.wait_for("a report during training, with a measured step",
+                          lambda: page.exists() and self.measured_step(page.read_text()) > 0)
         self.assertIn("Training; written after step", page.read_text())
         self.assertIn('"checkpoint","checkpoint"', page.read_text())
         launched.signal(signal.SIGINT)

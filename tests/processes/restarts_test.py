@@ -195,10 +195,8 @@ class Restarts(runs.RunCase):
         launched = self.start("doomed", self.SUPERVISED)
         run = launched.run
         for generation, stage in ((1, 1), (2, 0), (3, 2)):
-            launched.wait_for(
-                f"generation {generation}",
-                lambda: len(run.events("started")) == generation and stage in run.stages(),
-            )
+            launched.wait_for(f"generation {generation}",
+                              lambda: len(run.events("started")) == generation and stage in run.stages())
             os.kill(run.stages()[stage], signal.SIGKILL)
         self.assertEqual(launched.end(), 20, launched.output())
         self.wait_for_no_processes(1)

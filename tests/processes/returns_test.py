@@ -14,17 +14,9 @@ import runs
 
 class Returns(replica_changes.ReplicaChanges, runs.RunCase):
     SETTINGS = {
-        **runs.RunCase.SETTINGS,
-        "pipeline.stages": 2,
-        "pipeline.replicas": 3,
-        "sync.on_loss": "continue",
-        "sync.method": "cocktail",
-        "sync.random": 0.3,
-        "sync.top": 0.5,
-        "data.eval": "train.jsonl",
-        "train.batch": 12,
-        "train.micro_batch": 2,
-        "train.steps": 100_000,
+        **runs.RunCase.SETTINGS, "pipeline.stages": 2, "pipeline.replicas": 3, "sync.on_loss": "continue",
+        "sync.method": "cocktail", "sync.random": 0.3, "sync.top": 0.5, "data.eval": "train.jsonl", "train.batch": 12,
+        "train.micro_batch": 2, "train.steps": 100_000,
     }
 
     def lose(self, launched, victim):
@@ -68,8 +60,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
                 self.train_on(launched)
                 after = launched.run.processes()
                 for name, pid in before.items():
-                    (self.assertNotEqual if name[-1] == victim[-1] else self.assertEqual)(
-                        after[name], pid, name)
+                    (self.assertNotEqual if name[-1] == victim[-1] else self.assertEqual)(after[name], pid, name)
                 self.assert_rejoin_recorded(launched.run, int(victim[-1]))
         self.stop(launched)
         # What all three have saved is what a resume goes on from, each with its own state.
@@ -80,8 +71,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         self.assertNotIn("agreed model", again.output())
 
     def test_rejoin_with_allreduce_matches_resume_of_all(self):
-        settings = {"sync.method": "allreduce", "sync.random": None, "sync.top": None,
-                    "checkpoint.keep": 1000}
+        settings = {"sync.method": "allreduce", "sync.random": None, "sync.top": None, "checkpoint.keep": 1000}
         launched = self.start("bits", settings)
         launched.at_step(3)
         self.lose(launched, "1.1")
@@ -104,8 +94,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         launched.at_step(3)
         before = self.lose(launched, "0.2")
         back = self.launch("resume", launched.run.path, "--replica", 2)
-        launched.wait_for("a new process",
-                          lambda: launched.run.processes()["0.2"] != before["0.2"])
+        launched.wait_for("a new process", lambda: launched.run.processes()["0.2"] != before["0.2"])
         os.kill(launched.run.processes()["0.2"], signal.SIGKILL)
         code = back.end()
         launched.wait_for("the end of that", lambda: launched.run.events("rejoin_failed")
@@ -132,8 +121,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         self.lose(launched, "1.2")
         back.signal(signal.SIGCONT)
         self.assertEqual(back.end(), 20, back.output())
-        self.assertIn(f"replica 2 joined at step {joined['step']} and has left again: "
-                      "stage 1.2 ", back.output())
+        self.assertIn(f"replica 2 joined at step {joined['step']} and has left again: " "stage 1.2 ", back.output())
         self.rejoin(launched, 2)
         self.stop(launched)
 
@@ -187,8 +175,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
 
     def test_refuses_start_without_required_replicas(self):
         for settings, words, why in [
-            ({"sync.on_loss": None}, [1], 'sync.on_loss is "stop"'),
-            ({}, [3], "its replicas are 0 to 2"),
+            ({"sync.on_loss": None}, [1], 'sync.on_loss is "stop"'), ({}, [3], "its replicas are 0 to 2"),
             ({}, [0, 1, 2], "at least one replica has to train"),
         ]:
             recipe = self.write_recipe("cannot", settings)
@@ -204,8 +191,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         launched = self.start("words")
         launched.at_step(2)
         path = launched.run.path
-        for replica, why in [(1, "it is active; active replicas: 0, 1, 2"),
-                             (3, "its replicas are 0 to 2")]:
+        for replica, why in [(1, "it is active; active replicas: 0, 1, 2"), (3, "its replicas are 0 to 2")]:
             code, out, err = self.strait("resume", path, "--replica", replica)
             self.assertEqual(code, 10, out + err)
             self.assertIn(why, err)

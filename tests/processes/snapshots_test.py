@@ -49,11 +49,7 @@ class BesideTraining(runs.RunCase):
         subprocess.run(["cc", "-shared", "-fPIC", "-o", self.shim, source], check=True)
 
     def start_slow(self, name, settings, seconds):
-        environment = {
-            **os.environ,
-            "LD_PRELOAD": str(self.shim),
-            "STRAIT_TEST_WRITE_SECONDS": str(seconds),
-        }
+        environment = {**os.environ, "LD_PRELOAD": str(self.shim), "STRAIT_TEST_WRITE_SECONDS": str(seconds)}
         return self.start(name, settings, env=environment)
 
     def assert_resumes_to(self, expected, run, step):
@@ -63,8 +59,7 @@ class BesideTraining(runs.RunCase):
 
     def test_slow_disk_and_resume_change_no_bits(self):
         cases = {
-            "delta": {},
-            "narrow": {"model.dtype": "bfloat16", "checkpoint.memory": "1KiB"},
+            "delta": {}, "narrow": {"model.dtype": "bfloat16", "checkpoint.memory": "1KiB"},
             "adapters": {**ADAPTERS, "checkpoint.memory": "20KiB"},
             "replicas": {**COCKTAIL, "checkpoint.memory": "40KiB"},
         }

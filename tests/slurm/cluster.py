@@ -106,14 +106,8 @@ class Cluster:
         plugins = next(self.prefix.glob("usr/lib/*/slurm-wlm"))
         port = free_ports(1 + self.nodes)
         (self.home / "slurm.conf").write_text(
-            CONFIGURATION.format(
-                host=socket.gethostname(),
-                home=self.home,
-                plugins=plugins,
-                controller_port=port,
-                node_ports=f"{port + 1}-{port + self.nodes}",
-                last=self.nodes - 1,
-            )
+            CONFIGURATION.format(host=socket.gethostname(), home=self.home, plugins=plugins, controller_port=port,
+                                 node_ports=f"{port + 1}-{port + self.nodes}", last=self.nodes - 1)
         )
         # As root it complains about the owners of folders, and works: --force.
         files = [f"--{k}={self.home / v}" for k, v in {
@@ -129,10 +123,8 @@ class Cluster:
     def daemon(self, program, *words):
         """Starts a daemon, which detaches when it is up."""
         path = self.prefix / "usr/sbin" / program
-        done = subprocess.run(
-            [path, *words], env=self.environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=START_LIMIT,
-        )
+        done = subprocess.run([path, *words], env=self.environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=START_LIMIT)
         if done.returncode != 0:
             logs = "".join(p.read_text() for p in self.home.glob("*.log"))
             raise AssertionError(f"{program} does not start: {done.stderr}\n{logs}")
@@ -143,10 +135,8 @@ class Cluster:
 
     def call(self, program, *words):
         """One of Slurm's own commands: (exit code, stdout, stderr)."""
-        done = subprocess.run(
-            [self.prefix / "usr/bin" / program, *map(str, words)], env=self.environment,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_LIMIT,
-        )
+        done = subprocess.run([self.prefix / "usr/bin" / program, *map(str, words)], env=self.environment,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=START_LIMIT)
         return done.returncode, done.stdout, done.stderr
 
     def jobs(self):

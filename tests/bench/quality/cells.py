@@ -22,15 +22,8 @@ def bytes_per_second(megabits):
 
 
 MODEL = {
-    "model_type": "gpt2",
-    "vocab_size": answers.END + 1,
-    "n_positions": tasks.ROW,
-    "n_head": 4,
-    "embd_pdrop": 0.0,
-    "attn_pdrop": 0.0,
-    "resid_pdrop": 0.0,
-    "bos_token_id": answers.END,
-    "eos_token_id": answers.END,
+    "model_type": "gpt2", "vocab_size": answers.END + 1, "n_positions": tasks.ROW, "n_head": 4, "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0, "resid_pdrop": 0.0, "bos_token_id": answers.END, "eos_token_id": answers.END,
     "tie_word_embeddings": True,
 }
 
@@ -146,17 +139,9 @@ class Bench:
 
     def recipe(self, name, seed, data, model):
         return {
-            "name": name,
-            "seed": seed,
-            "model.path": model,
-            "data.train": data,
-            "data.tokenizer": "bytes",
-            "data.row": tasks.ROW,
-            "pipeline.stages": STAGES,
-            "pipeline.threads": 1,
-            "train.batch": self.sizes.batch,
-            "train.micro_batch": self.sizes.micro_batch,
-            "checkpoint.every": 0,
+            "name": name, "seed": seed, "model.path": model, "data.train": data, "data.tokenizer": "bytes",
+            "data.row": tasks.ROW, "pipeline.stages": STAGES, "pipeline.threads": 1, "train.batch": self.sizes.batch,
+            "train.micro_batch": self.sizes.micro_batch, "checkpoint.every": 0,
         }
 
     def inputs_of(self, task):
@@ -166,11 +151,7 @@ class Bench:
 
     def call(self, *words):
         done = subprocess.run(
-            [self.strait, *words],
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
+            [self.strait, *words], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         )
         if done.returncode != 0:
             command = " ".join(["strait", *words])
@@ -271,7 +252,5 @@ class Bench:
 
     def simulated(self, schedule, lines):
         asked = "\n".join([schedule, *lines])
-        done = subprocess.run(
-            [self.simulate], input=asked, capture_output=True, text=True, check=True
-        )
+        done = subprocess.run([self.simulate], input=asked, capture_output=True, text=True, check=True)
         return json.loads(done.stdout)["seconds"]

@@ -14,15 +14,8 @@ import sys
 
 WARMUP = 10  # steps, as the bench's cells
 COLUMNS = [
-    "rate",
-    "epoch",
-    "above block",
-    "loss",
-    "activation's change",
-    "gradient's change",
-    "from its best multiple",
-    "square ÷ noise",
-    "signal ÷ noise",
+    "rate", "epoch", "above block", "loss", "activation's change", "gradient's change", "from its best multiple",
+    "square ÷ noise", "signal ÷ noise",
 ]
 
 
@@ -96,11 +89,8 @@ class Probe:
     def row(self, block):
         activations, gradients = self.forward[block], self.backward[block]
         return [
-            activations.change(),
-            gradients.change(),
-            gradients.change_of_best_multiple(),
-            gradients.squares / gradients.noise,
-            gradients.sums / gradients.noise,
+            activations.change(), gradients.change(), gradients.change_of_best_multiple(),
+            gradients.squares / gradients.noise, gradients.sums / gradients.noise,
         ]
 
     def clear(self):

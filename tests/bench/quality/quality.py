@@ -25,12 +25,8 @@ import table
 import tasks
 
 SIZES = {
-    "rows": "of a text to train on",
-    "records": "of the instructions to train on",
-    "epochs": "over either",
-    "batch": "rows of a step",
-    "width": "of the model",
-    "pretrain_steps": "of the model on the other text",
+    "rows": "of a text to train on", "records": "of the instructions to train on", "epochs": "over either",
+    "batch": "rows of a step", "width": "of the model", "pretrain_steps": "of the model on the other text",
 }
 
 
@@ -49,9 +45,7 @@ def options_of(words):
     for name, what in SIZES.items():
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, type=int, help=f"{what}; a folder has one number")
-    parser.add_argument(
-        "--rates", nargs="*", type=float, default=[1], help="multiples of the tasks' learning rates"
-    )
+    parser.add_argument("--rates", nargs="*", type=float, default=[1], help="multiples of the tasks' learning rates")
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
     options = parser.parse_args(words)
@@ -85,11 +79,7 @@ def run_cells(bench, options):
     deadline = time.monotonic() + 60 * options.budget
     done = bench.cells()
     compared = options.compared
-    chosen = [
-        name
-        for name in compared.SETTINGS
-        if not options.only or name in options.only or name == compared.RAW
-    ]
+    chosen = [name for name in compared.SETTINGS if not options.only or name in options.only or name == compared.RAW]
     names = available(bench, options.tasks)
     print(f"tasks: {', '.join(names) or 'none'}", flush=True)
     seeds = range(1, options.seeds + 1)

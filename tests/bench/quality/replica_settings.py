@@ -16,8 +16,7 @@ class Setting:
 
     def recipe(self, learning_rate):
         return {
-            "pipeline.stages": self.stages,
-            "pipeline.replicas": REPLICAS,
+            "pipeline.stages": self.stages, "pipeline.replicas": REPLICAS,
             "train.learning_rate": learning_rate * self.times_rate,
             **{f"sync.{key}": value for key, value in self.sync.items()},
             **{f"codec.{key}": value for key, value in self.codec.items()},
@@ -38,9 +37,7 @@ def on_two_stages(one):
 
 
 def without_outer_step(one):
-    return dataclasses.replace(
-        one, sync={**one.sync, "outer_learning_rate": 1, "outer_momentum": 0}
-    )
+    return dataclasses.replace(one, sync={**one.sync, "outer_learning_rate": 1, "outer_momentum": 0})
 
 
 RAW = "allreduce"
@@ -56,9 +53,7 @@ AT_TASKS_RATE = {
     "cocktail .1/.13/4": cocktail(0.1, 0.13, 4),
     "cocktail .5/.5/4": cocktail(0.5, 0.5, 4),
     "cocktail 1/1/8": cocktail(1, 1, 8),
-    "allreduce, two stages, delta 4/8": on_two_stages(
-        setting("allreduce", wire_dtype="float32")
-    ),
+    "allreduce, two stages, delta 4/8": on_two_stages(setting("allreduce", wire_dtype="float32")),
     "cocktail .1/.2/4, two stages, delta 4/8": on_two_stages(cocktail(0.1, 0.2, 4)),
     "cocktail .12/1/1, two stages, delta 4/8": on_two_stages(cocktail(0.12, 1, 1)),
     "diloco every 20": setting("diloco", every=20),

@@ -14,11 +14,9 @@ import sysconfig
 ROW = 128  # tokens of a row; a token is a byte
 
 BIBLE_DATA = pathlib.Path("/usr/lib/bible.data")
-WORDS = (
-    "river stone lamp garden winter copper voice market shadow ladder bread island window thunder "
-    "silver basket meadow candle harbour feather mountain pocket hammer orchard blanket lantern "
-    "kettle saddle pepper velvet button ribbon marble timber cotton ginger walnut pigeon turtle"
-).split()
+WORDS = ("river stone lamp garden winter copper voice market shadow ladder bread island window thunder "
+         "silver basket meadow candle harbour feather mountain pocket hammer orchard blanket lantern "
+         "kettle saddle pepper velvet button ribbon marble timber cotton ginger walnut pigeon turtle").split()
 THINGS = 16  # of which there are facts: as many as a small model learns in three epochs
 COLOURS = "red green blue white black yellow grey brown".split()
 PLACES = "house field church forest valley city garden harbour".split()
@@ -34,13 +32,9 @@ def english(file=None):
         return pathlib.Path(file).read_bytes()
     program = shutil.which("bible")
     if program is None or not BIBLE_DATA.exists():
-        raise Unavailable(
-            "no English text: install the packages bible-kjv and bible-kjv-text, or name a plain "
-            "text file of 4 MB or more with --english"
-        )
-    done = subprocess.run(
-        [program, "-f", "ge1:1-rev22:21"], stdin=subprocess.DEVNULL, capture_output=True, check=True
-    )
+        raise Unavailable("no English text: install the packages bible-kjv and bible-kjv-text, or name a plain "
+                          "text file of 4 MB or more with --english")
+    done = subprocess.run([program, "-f", "ge1:1-rev22:21"], stdin=subprocess.DEVNULL, capture_output=True, check=True)
     # Every verse is "Ge1:1 In the beginning ...".
     verses = [line.partition(b" ")[2] for line in done.stdout.splitlines()]
     return b"\n".join(verses) + b"\n"
@@ -60,15 +54,9 @@ SOURCES = {
     # The standard library of the Python that runs us.
     "code": lambda: source_texts("python3", pathlib.Path(sysconfig.get_path("stdlib")), "*.py"),
     "headers": lambda: source_texts(
-        "libc6-dev and libstdc++-12-dev",
-        pathlib.Path("/usr/include"),
-        "*.h",
-        "linux/*.h",
-        "c++/*/*/*.h",
+        "libc6-dev and libstdc++-12-dev", pathlib.Path("/usr/include"), "*.h", "linux/*.h", "c++/*/*/*.h",
     ),
-    "perl": lambda: source_texts(
-        "perl-modules-5.36", pathlib.Path("/usr/share/perl"), "*/**/*.pm", "*/**/*.pl"
-    ),
+    "perl": lambda: source_texts("perl-modules-5.36", pathlib.Path("/usr/share/perl"), "*/**/*.pm", "*/**/*.pl"),
 }
 
 
@@ -81,13 +69,9 @@ def instructions(count):
     while len(records) < count:
         word, number = draw.choice(WORDS[:THINGS]), draw.randrange(10, 100)
         colour, place = facts[word]
-        prompt, answer = draw.choice(
-            (
-                (f"{number}. What colour is the {word}? ", colour),
-                (f"{number}. Where is the {word}? ", f"in the {place}"),
-                (f"{number}. Write in capitals: {word} ", word.upper()),
-            )
-        )
+        prompt, answer = draw.choice(((f"{number}. What colour is the {word}? ", colour),
+                                      (f"{number}. Where is the {word}? ", f"in the {place}"),
+                                      (f"{number}. Write in capitals: {word} ", word.upper())))
         records[prompt] = {"prompt": prompt, "completion": answer + "\n"}
     return list(records.values())
 
