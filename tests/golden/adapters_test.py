@@ -69,8 +69,7 @@ CASES = {
         "qwen3_moe", {"stages": 3, "model": {"mlp_only_layers": [1]}}, {"target_modules": "all-linear"},
     ),
     "qwen3_moe, some experts": (
-        "qwen3_moe",
-        {"stages": 2, "schedule": "zero_bubble"},
+        "qwen3_moe", {"stages": 2, "schedule": "zero_bubble"},
         {"target_modules": r".*\.experts\.[124]\.(up|down)_proj", "modules_to_save": ["mlp.gate"]},
     ),
     "qwen3_moe, int4": (
@@ -88,26 +87,22 @@ CASES = {
     ),
     "gpt_oss, all matrices": ("gpt_oss", {"stages": 2}, {"target_modules": "all-linear"}),
     "gpt_oss, experts": (
-        "gpt_oss",
-        {"stages": 3, "schedule": "zero_bubble"},
+        "gpt_oss", {"stages": 3, "schedule": "zero_bubble"},
         {"target_modules": "all-linear", "target_parameters": OF_EXPERTS, "rank_pattern": {"experts.down_proj": 2}},
     ),
     "gpt_oss, some experts only, int8": (
-        "gpt_oss",
-        {"stages": 2, "base": "int8"},
+        "gpt_oss", {"stages": 2, "base": "int8"},
         {"target_modules": [], "target_parameters": ["1.mlp.experts.gate_up_proj", "experts.down_proj"]},
     ),
     "gpt_oss, experts over MXFP4": ("gpt_oss",
                                     {"stages": 1, "mxfp4": True, "model": {"hidden_size": 64, "intermediate_size": 32}},
                                     {"target_modules": ["q_proj"], "target_parameters": OF_EXPERTS}),
     "gpt_oss, experts over MXFP4, nf4": (
-        "gpt_oss",
-        {"stages": 3, "base": "nf4", "mxfp4": True, "model": {"hidden_size": 64, "intermediate_size": 32}},
+        "gpt_oss", {"stages": 3, "base": "nf4", "mxfp4": True, "model": {"hidden_size": 64, "intermediate_size": 32}},
         {"target_modules": ["o_proj"], "target_parameters": OF_EXPERTS, "use_rslora": True},
     ),
     "mistral4, experts": (
-        "mistral4",
-        {"stages": 3},
+        "mistral4", {"stages": 3},
         {"target_modules": ["o_proj"], "target_parameters": OF_EXPERTS, "alpha_pattern": {"gate_up_proj": 3}},
     ),
     "mistral4, experts, int4": ("mistral4",
@@ -258,8 +253,7 @@ def quotients(metrics, loaded, losses, norms, adapted):
     apart = max((ours[name].double() - value).abs().max().item() for name, value in theirs.items())
     return {
         "losses": training.relative([line["loss"] for line in metrics], losses) / LOSS,
-        "norms": training.relative([line["grad_norm"] for line in metrics], norms) / NORM,
-        "adapter": apart / WEIGHTS,
+        "norms": training.relative([line["grad_norm"] for line in metrics], norms) / NORM, "adapter": apart / WEIGHTS,
     }
 
 

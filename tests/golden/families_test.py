@@ -433,8 +433,7 @@ def compare(ours, logits, loss, norm, gradients, documents):
         for name, gradient in gradients.items()
     }
     return {
-        "logits": difference.max().item() / LOGITS,
-        "loss": abs(ours["loss"].item() - loss) / loss / LOSS,
+        "logits": difference.max().item() / LOGITS, "loss": abs(ours["loss"].item() - loss) / loss / LOSS,
         "gradient norm": abs(ours["gradient_norm"].item() - norm) / norm / GRADIENT_NORM,
         "gradient of " + max(apart, key=apart.get): max(apart.values()) / GRADIENT,
     }

@@ -1,9 +1,9 @@
 """Directories of every family through a run and out again, bit for bit; broken ones get the named error.
 
-Random legal configurations (seeded) in float32, bfloat16 or float16, in one file or in shards. A run of
-one step at a learning rate too small to change a value loads and saves them; `strait export` must give
-every tensor of the source back, with the source's name, shape, type and bits, and `transformers` must
-load it with nothing to complain of.
+Configurations drawn (seeded) among the cases of families_test.py, in float32, bfloat16 or float16, in one file or in
+shards. A run of one step at a learning rate too small to change a value loads and saves them; `strait export` must give
+every tensor of the source back, with the source's name, shape, type and bits, and `transformers` must load it with
+nothing to complain of. One of each family; two with STRAIT_CAMPAIGNS=1 (`./strait test --all`).
 
 usage: model_files_test.py   ($STRAIT_BIN: the folder of the programs, by default build/release/bin)
 """
@@ -13,121 +13,36 @@ import os
 import pathlib
 import random
 import subprocess
-import sys
 import tempfile
 
-SKIPPED = 77
+import training_test as training  # skips this test where there is no torch or transformers
 
-try:
-    import torch
-    import transformers
-    from safetensors.torch import load_file, save_file
-except ImportError as error:
-    print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
-    sys.exit(SKIPPED)
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
 
+import families_test as families
 import random_models
 
-STRAIT = pathlib.Path(os.environ.get("STRAIT_BIN", "build/release/bin")).resolve() / "strait"
-VOCABULARY = 61
 TEXT_AND_IMAGES = ("qwen3_5", "qwen3_5_moe", "mistral3")
-LATENT = ("deepseek_v3", "glm4_moe_lite", "mistral4")
-FAMILIES = [
-    "gpt2",
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "phi3",
-    "gemma2",
-    "gemma3_text",
-    "ministral3",
-    "smollm3",
-    "olmo3",
-    "granite",
-    "qwen3_moe",
-    "qwen3_5_text",
-    "qwen3_5_moe_text",
-    "qwen3_5",
-    "gpt_oss",
-    "deepseek_v3",
-    "glm4_moe_lite",
-    "mistral4",
-    "mistral3",
-    "qwen3_5_moe",
-    "mixtral",
-    "olmoe",
-    "gpt_neox",
-    "gptj",
-    "opt",
-]
+OF_FILES = ("file", "documents", "bare_names", "only_head", "fused", "mxfp4")  # no options of a configuration
+FAMILIES = [*families.BASES, *TEXT_AND_IMAGES]
 
 
 def random_config(family, chance):
-    heads = chance.choice([2, 3, 6])
-    width = chance.choice([4, 6])
-    hidden = heads * width
-    tied = chance.random() < 0.5
-    common = {"vocab_size": VOCABULARY, "tie_word_embeddings": tied}
-    if family in ("gpt2", "gptj"):
-        sizes = {"n_positions": 32, "n_embd": hidden, "n_layer": 2, "n_head": heads}
-        more = {"rotary_dim": chance.choice([2, 4])} if family == "gptj" else {}
-        if family == "gptj":
-            common["tie_word_embeddings"] = False  # its head has a bias that a tied one would keep
-        return {**common, **sizes, **more, "n_inner": chance.choice([None, 20])}
-    sizes = {
-        "max_position_embeddings": 32,
-        "hidden_size": hidden,
-        "num_hidden_layers": 2,
-        "num_attention_heads": heads,
-    }
-    if family == "opt":
-        narrow = chance.random() < 0.5
-        return {
-            **common,
-            **sizes,
-            "ffn_dim": 20,
-            "word_embed_proj_dim": 8 if narrow else hidden,
-            "do_layer_norm_before": not narrow,
-            "enable_bias": chance.random() < 0.5,
-        }
-    sizes["intermediate_size"] = chance.choice([20, 28])
-    if family == "gpt_neox":
-        return {**common, **sizes, "rotary_pct": 0.5 if width == 4 else 1.0}
-    key_heads = chance.choice([count for count in (1, 2, 3, 6) if heads % count == 0])
-    sizes |= {"num_key_value_heads": key_heads, "pad_token_id": chance.choice([None, 3])}
-    if family == "mistral3":
-        vision = {"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
-                  "num_attention_heads": 2, "head_dim": 4, "patch_size": 2, "image_size": 8}
-        text = chance.choice(["mistral4", "ministral3"])
-        return {"text_config": random_config(text, chance) | {"model_type": text}, "vision_config": vision,
-                "tie_word_embeddings": tied}
+    """The family's model in families_test.py, with the options of one of its cases there."""
     if family in TEXT_AND_IMAGES:
-        vision = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2, "patch_size": 2,
-                  "out_hidden_size": 24, "num_position_embeddings": 4}
-        return {"text_config": random_config(family + "_text", chance) | {"tie_word_embeddings": tied},
-                "vision_config": vision, "tie_word_embeddings": tied}
-    if "qwen3_5" in family:
-        sizes |= {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 1,
-                  "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 6}
-        sizes["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
-    if family in ("qwen3_moe", "mixtral", "olmoe", "qwen3_5_moe_text", "gpt_oss"):
-        count = "num_local_experts" if family in ("mixtral", "gpt_oss") else "num_experts"
-        sizes |= {count: 3, "num_experts_per_tok": 2}
-    if family == "qwen3_moe":
-        sizes |= {"moe_intermediate_size": 6, "mlp_only_layers": chance.choice([[], [0]])}
-    if family == "qwen3_5_moe_text":
-        sizes |= {"moe_intermediate_size": 6, "shared_expert_intermediate_size": 4}
-    if family in LATENT:
-        sizes |= {"num_key_value_heads": heads, "q_lora_rank": chance.choice([None, 6]), "kv_lora_rank": 8,
-                  "qk_nope_head_dim": 4, "qk_rope_head_dim": chance.choice([2, 4]), "v_head_dim": 6,
-                  "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
-        sizes |= {"first_k_dense_replace": 1, "n_group": 2, "topk_group": 1} if family != "glm4_moe_lite" else {}
-    elif family not in ("qwen2", "phi3", "olmoe", "smollm3", "olmo3", "granite"):
-        sizes["head_dim"] = chance.choice([4, 8])
-    if family in ("llama", "qwen3", "gemma2", "gemma3_text"):
-        sizes["attention_bias"] = chance.random() < 0.5
-    return {**common, **sizes}
+        text, vision = family + "_text", {
+            "depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2, "patch_size": 2, "out_hidden_size": 24,
+            "num_position_embeddings": 4}
+        if family == "mistral3":
+            text, vision = chance.choice(["mistral4", "ministral3"]), {
+                "model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+                "num_attention_heads": 2, "head_dim": 4, "patch_size": 2, "image_size": 8}
+        tied = {"tie_word_embeddings": chance.random() < 0.5}
+        return {"text_config": random_config(text, chance) | tied | {"model_type": text}, "vision_config": vision, **tied}
+    options = chance.choice([options for one, _, options in families.CASES if one == family])
+    return families.BASES[family] | {name: value for name, value in options.items() if name not in OF_FILES}
 
 
 def write_source(folder, family, chance, shards):
@@ -146,31 +61,15 @@ def write_source(folder, family, chance, shards):
 
 
 def write_recipe(folder):
-    rows = torch.randint(0, VOCABULARY, (4, 16)).to(torch.int32)
+    rows = torch.randint(0, families.VOCABULARY, (4, 16)).to(torch.int32)
     save_file({"input_ids": rows}, folder / "rows.safetensors")
-    (folder / "run.toml").write_text(
-        """
-        name = "run"
-        [model]
-        path = "source"
-        weights = "load"
-        [data]
-        train = "rows.safetensors"
-        row = 16
-        [pipeline]
-        stages = 2
-        threads = 1
-        [train]
-        steps = 1
-        batch = 2
-        micro_batch = 1
-        learning_rate = 1e-30
-        """
-    )
+    training.write_recipe(folder, "run", {
+        "data.train": "rows.safetensors", "data.row": 16, "pipeline.stages": 2, "train.steps": 1, "train.batch": 2,
+        "train.micro_batch": 1, "train.learning_rate": 1e-30})
 
 
 def strait(folder, *words):
-    return subprocess.run([STRAIT, *words], cwd=folder, capture_output=True, text=True)
+    return subprocess.run([training.STRAIT, *words], cwd=folder, capture_output=True, text=True)
 
 
 def tensors_of(directory):
@@ -274,9 +173,7 @@ def misshape(tensors):
 
 def untie(source):
     """What transformers since 5 calls a wrong config, and loads as a model that is not tied."""
-    with_tensors(
-        lambda tensors: tensors.update({"lm_head.weight": tensors["model.embed_tokens.weight"] * 1.5})
-    )(source)
+    with_tensors(lambda tensors: tensors.update({"lm_head.weight": tensors["model.embed_tokens.weight"] * 1.5}))(source)
     set_field("tie_word_embeddings", True)(source)
 
 
@@ -298,25 +195,18 @@ def set_field(name, value):
 
 BROKEN = {
     "a truncated file": (truncate, ["model.safetensors"]),
-    "a missing tensor": (
-        with_tensors(lambda tensors: tensors.pop("model.norm.weight")),
-        ["missing (1): model.norm.weight"],
-    ),
-    "a surplus tensor": (
-        with_tensors(lambda tensors: tensors.update({"model.extra": torch.ones(2)})),
-        ["surplus (1): model.extra"],
-    ),
+    "a missing tensor": (with_tensors(lambda tensors: tensors.pop("model.norm.weight")),
+                         ["missing (1): model.norm.weight"]),
+    "a surplus tensor": (with_tensors(lambda tensors: tensors.update({"model.extra": torch.ones(2)})),
+                         ["surplus (1): model.extra"]),
     "a wrong shape": (with_tensors(misshape), ["misshapen (1): model.norm.weight is ["]),
     "a value that is not finite": (with_tensors(set_nan), ["model.norm.weight", "not finite"]),
     "a head that is not the table it is tied to": (
-        untie,
-        ["lm_head.weight is another matrix than model.embed_tokens.weight", "tie_word_embeddings"],
+        untie, ["lm_head.weight is another matrix than model.embed_tokens.weight", "tie_word_embeddings"],
     ),
     "an index that leaves the directory": (escape, ["../elsewhere.safetensors", "inside the directory"]),
-    "an unknown rope type": (
-        set_field("rope_scaling", {"rope_type": "spiral", "factor": 2.0}),
-        ["rope_scaling.rope_type", "spiral"],
-    ),
+    "an unknown rope type": (set_field("rope_scaling", {"rope_type": "spiral", "factor": 2.0}),
+                             ["rope_scaling.rope_type", "spiral"]),
     "an unknown activation": (set_field("hidden_act", "mish"), ["hidden_act", "mish"]),
     "a quantised checkpoint": (set_field("quantization_config", {"bits": 4}), ["quantization_config"]),
     "an unknown family": (set_field("model_type", "gpt9"), ["model_type", "gpt9", "llama"]),
@@ -340,7 +230,7 @@ def main():
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    for number, family in enumerate(FAMILIES * 2):
+    for number, family in enumerate(FAMILIES * (2 if os.environ.get("STRAIT_CAMPAIGNS") else 1)):
         there_and_back(family, number)
     four_bits_leave_as_bfloat16()
     for name in BROKEN:

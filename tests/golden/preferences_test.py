@@ -35,6 +35,7 @@ LORA = {"target_modules": ["q_proj", "v_proj", "down_proj"]}
 LOSSES = {"orpo": 0.1, "simpo": 2.0, "dpo": 0.1, "kto": 0.1}  # with their default beta
 WEIGHTS_OF_KTO = {"desirable_weight": 1.3, "undesirable_weight": 0.8}
 MARGIN = 0.5
+MISTAKEN_STEPS = 4  # until each mistake has to be noticed
 REFERRING = ("dpo", "kto")  # compare with a reference
 
 
@@ -173,13 +174,13 @@ def losses_of(model, pairs_of_batch, loss, beta, values=None, sums_for_means=Fal
     return losses, margins
 
 
-def plain_loop(model, rows, loss, beta, **settings):
+def plain_loop(model, rows, loss, beta, steps=STEPS, **settings):
     parameters = [value for value in model.parameters() if value.requires_grad]
     groups = [{"params": [p for p in parameters if (p.dim() >= 2) == wide], "weight_decay": DECAY * wide}
               for wide in (True, False)]
     optimizer = torch.optim.AdamW(groups, betas=BETAS, eps=EPSILON)
     lines = []
-    for step in range(STEPS):
+    for step in range(steps):
         batch = [rows[(step * BATCH + i) % len(rows)] for i in range(BATCH)]
         count = sum(map(len, batch))
         optimizer.zero_grad()
@@ -206,8 +207,7 @@ def quotients(metrics, lines):
     return {
         "losses": training.relative(ours["loss"], columns[0]) / LOSS,
         "norms": training.relative(ours["grad_norm"], columns[3]) / NORM,
-        "margins": apart["margin"] / (LOSS * max(map(abs, ours["margin"]))),
-        "accuracies": apart["accuracy"] / 1e-12,
+        "margins": apart["margin"] / (LOSS * max(map(abs, ours["margin"]))), "accuracies": apart["accuracy"] / 1e-12,
     }
 
 
@@ -259,8 +259,8 @@ def run_case(loss, stages, seed, mistakes, reference="adapters"):
         found = quotients(metrics, plain_loop(trained, rows, loss, LOSSES[loss], values=values))
         results = []
         for name, mistake in mistakes.items():
-            wrong = quotients(metrics, plain_loop(model(), rows, loss,
-                                                  **{"beta": LOSSES[loss], "values": values, **mistake}))
+            settings = {"beta": LOSSES[loss], "values": values, "steps": MISTAKEN_STEPS, **mistake}
+            wrong = quotients(metrics[:MISTAKEN_STEPS], plain_loop(model(), rows, loss, **settings))
             results.append(training.report("  noticed: " + name, seed, wrong, must_agree=False))
         training.strait(folder, "export", "runs/golden", "exported")
         if adapted:

@@ -518,15 +518,12 @@ class TokenizersTest(unittest.TestCase):
         cases = {
             "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}": "did not end within",
             "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}": "calls itself without end",
-            "{{ 'a' * 10000000000 }}": "too long",
-            "{{ 9 ** 9 ** 9 ** 9 }}": "too large",
+            "{{ 'a' * 10000000000 }}": "too long", "{{ 9 ** 9 ** 9 ** 9 }}": "too large",
             "{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}": "more than",
             "{% include '" + str(self.folder / "secret") + "' %}": "refused",
             "{{ messages.__class__.__mro__[1].__subclasses__() }}": "unsafe",
-            "{{ cycler.__init__.__globals__.os.popen('id').read() }}": "unsafe",
-            "{% if %}": "refused",
-            "{{ raise_exception('only two turns') }}": "only two turns",
-            "{{ undefined_thing.x }}": "undefined",
+            "{{ cycler.__init__.__globals__.os.popen('id').read() }}": "unsafe", "{% if %}": "refused",
+            "{{ raise_exception('only two turns') }}": "only two turns", "{{ undefined_thing.x }}": "undefined",
             "{% do messages.append(1) %}": "refused",
         }
         chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}

@@ -27,7 +27,10 @@ except ImportError as error:
     print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
     sys.exit(SKIPPED)
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "processes"))
+
 import random_models
+import runs
 from random_models import LOOP, published, save_model
 
 STRAIT = pathlib.Path(os.environ.get("STRAIT_BIN", "build/release/bin")).resolve() / "strait"
@@ -54,8 +57,7 @@ CASES = {
     "untied, one stage, exact gelu": {"stages": 1, "tied": False, "model": {"activation_function": "gelu"}},
     "tied, names without prefix, three stages": {"stages": 3, "bare_names": True},
     "linear decay, no clipping, recomputed": {
-        "stages": 2,
-        "set": {"train.decay": "linear", "train.clip": 0.0, "model.recompute": "layer"},
+        "stages": 2, "set": {"train.decay": "linear", "train.clip": 0.0, "model.recompute": "layer"},
         "loop": {"linear": True, "clip": 0.0},
     },
     "Muon, two stages": {
@@ -63,8 +65,7 @@ CASES = {
         "set": {"train.optimizer": "muon"},
         "loop": {"muon": MUON},
         "mistakes": {
-            "AdamW": {},
-            "Muon of another scale": {"muon": MUON | {"adjust_lr_fn": "original"}},
+            "AdamW": {}, "Muon of another scale": {"muon": MUON | {"adjust_lr_fn": "original"}},
             "Muon without Nesterov": {"muon": MUON | {"nesterov": False}},
         },
     },
@@ -232,10 +233,8 @@ def logits_of_documents(model, rows):
     """Each document in a row of its own: no mask, no packing."""
     all_rows = []
     for tokens, document in zip(rows["input_ids"].long(), rows["document"]):
-        parts = [
-            model(input_ids=tokens[document == index][None], use_cache=False).logits
-            for index in range(int(document.max()) + 1)
-        ]
+        parts = [model(input_ids=tokens[document == index][None], use_cache=False).logits
+                 for index in range(int(document.max()) + 1)]
         padding = LENGTH - sum(part.shape[1] for part in parts)
         parts.append(torch.zeros(1, padding, VOCABULARY, dtype=model.dtype))
         all_rows.append(torch.cat(parts, 1))
@@ -304,10 +303,8 @@ def plain_loop(
     matrices = [name for name in decayed if muon and ".h." in name]
     decayed = [name for name in decayed if name not in matrices]
     rest = [name for name in named if name not in decayed + matrices]
-    groups = [
-        {"params": [named[name] for name in decayed], "weight_decay": DECAY},
-        {"params": [named[name] for name in rest], "weight_decay": DECAY * decay_all},
-    ]
+    groups = [{"params": [named[name] for name in decayed], "weight_decay": DECAY},
+              {"params": [named[name] for name in rest], "weight_decay": DECAY * decay_all}]
     optimizers = [(torch.optim.Adam if coupled else torch.optim.AdamW)(groups, betas=betas, eps=epsilon)]
     if muon:
         optimizers.append(torch.optim.Muon([named[name] for name in matrices], **muon))
@@ -351,36 +348,21 @@ def strait(folder, *words):
     return done.stdout
 
 
+def write_recipe(folder, name, settings):
+    """For the model in `source`: dotted key -> value."""
+    common = {"name": name, "model.path": "source", "model.weights": "load", "pipeline.threads": 1}
+    (folder / f"{name}.toml").write_text(runs.recipe_text(common | settings))
+
+
 def train(folder, case, name="golden"):
     settings = {"pipeline.schedule": case.get("schedule", "1f1b"), **case.get("set", {})}
-    (folder / "golden.toml").write_text(
-        f"""
-        name = "{name}"
-        [model]
-        path = "source"
-        weights = "load"
-        [data]
-        train = "train.safetensors"
-        eval = "eval.safetensors"
-        row = {LENGTH}
-        shuffle = false
-        [pipeline]
-        stages = {case["stages"]}
-        threads = 1
-        [train]
-        steps = {STEPS}
-        batch = {BATCH}
-        micro_batch = {MICRO_BATCH}
-        learning_rate = {RATE}
-        decay = "cosine"
-        warmup = {WARMUP}
-        betas = {list(BETAS)}
-        weight_decay = {DECAY}
-        clip = {CLIP}
-        """
-    )
+    write_recipe(folder, name, {
+        "data.train": "train.safetensors", "data.eval": "eval.safetensors", "data.row": LENGTH, "data.shuffle": False,
+        "pipeline.stages": case["stages"], "train.steps": STEPS, "train.batch": BATCH, "train.micro_batch": MICRO_BATCH,
+        "train.learning_rate": RATE, "train.decay": "cosine", "train.warmup": WARMUP, "train.betas": list(BETAS),
+        "train.weight_decay": DECAY, "train.clip": CLIP})
     overrides = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    strait(folder, "run", "golden.toml", "--json", *overrides)
+    strait(folder, "run", f"{name}.toml", "--json", *overrides)
     lines = (folder / f"runs/{name}/metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
@@ -421,8 +403,7 @@ def quotients(metrics, exported, rows, losses, norms, model):
     return {
         "losses": relative([line["loss"] for line in metrics], losses) / LOSS,
         "norms": relative([line["grad_norm"] for line in metrics], norms) / NORM,
-        "weights": weight_difference(exported, model) / WEIGHTS,
-        "logits": logits.abs().max().item() / LOGITS,
+        "weights": weight_difference(exported, model) / WEIGHTS, "logits": logits.abs().max().item() / LOGITS,
     }
 
 
