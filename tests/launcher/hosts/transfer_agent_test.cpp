@@ -13,9 +13,7 @@ namespace {
 TEST(TransferAgent, HostsFetchFromEachOtherInAChain) {
   TransferRig rig(3);
   const std::string bytes = random_bytes(24 * kMebibyte + 77, 1);
-  const auto source = rig.launcher.directory / "model";
-  ScratchDirectory::write(source, bytes);
-  const ChunkTable table = rig.launcher.agent->offer(source);
+  const ChunkTable table = rig.offer(bytes);
 
   std::vector<std::future<std::uint64_t>> fetches;
   std::optional<net::ProcessName> from;
@@ -99,9 +97,7 @@ TEST(TransferAgent, NamesHostWhereFileIsMissing) {
 
 TEST(TransferAgent, RequestsFailWhenHostEnds) {
   TransferRig rig(1);
-  const auto source = rig.launcher.directory / "big";
-  ScratchDirectory::write(source, random_bytes(kMebibyte, 5));
-  ChunkTable table = rig.launcher.agent->offer(source);
+  ChunkTable table = rig.offer(random_bytes(kMebibyte, 5));
   table.chunks[0] = table.chunks[0] == '0' ? '1' : '0';  // no host has this chunk
   auto fetch = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
                                             all_of(table, rig.hosts[0]->directory / "big"));
@@ -112,9 +108,7 @@ TEST(TransferAgent, RequestsFailWhenHostEnds) {
 TEST(TransferAgent, FetchesChunkElsewhereAfterWrongHash) {
   TransferRig rig(1);
   const std::string bytes = random_bytes(10 * kMebibyte, 8);
-  const auto source = rig.launcher.directory / "file";
-  ScratchDirectory::write(source, bytes);
-  const ChunkTable table = rig.launcher.agent->offer(source);
+  const ChunkTable table = rig.offer(bytes);
   TransferHost& host = *rig.hosts[0];
   const net::ProcessName wrong = net::ProcessName::host_agent(9);
   const auto link = TransferRig::link_peer(host, wrong);
@@ -130,12 +124,10 @@ TEST(TransferAgent, FetchesChunkElsewhereAfterWrongHash) {
 // What a source lacks, or does not send in time, comes from the launcher.
 TEST(TransferAgent, FetchesFromLauncherWhatTheSourceDoesNotSend) {
   TransferAgentOptions options;
-  options.stall_timeout = std::chrono::seconds(3);
+  options.stall_timeout = std::chrono::seconds(1);
   TransferRig rig(1, options);
   const std::string bytes = random_bytes(6 * kMebibyte, 8);
-  const auto source = rig.launcher.directory / "file";
-  ScratchDirectory::write(source, bytes);
-  const ChunkTable table = rig.launcher.agent->offer(source);
+  const ChunkTable table = rig.offer(bytes);
   TransferHost& host = *rig.hosts[0];
   const net::ProcessName silent = net::ProcessName::host_agent(9);
   const auto link = TransferRig::link_peer(host, silent);
@@ -153,12 +145,10 @@ TEST(TransferAgent, FetchesFromLauncherWhatTheSourceDoesNotSend) {
 // Each waits for the other: neither makes progress, so both ask the launcher.
 TEST(TransferAgent, HostsThatAreEachOthersSourceFetchFromTheLauncher) {
   TransferAgentOptions options;
-  options.stall_timeout = std::chrono::seconds(3);
+  options.stall_timeout = std::chrono::seconds(1);
   TransferRig rig(2, options);
   const std::string bytes = random_bytes(6 * kMebibyte, 9);
-  const auto source = rig.launcher.directory / "file";
-  ScratchDirectory::write(source, bytes);
-  const ChunkTable table = rig.launcher.agent->offer(source);
+  const ChunkTable table = rig.offer(bytes);
   std::vector<std::future<std::uint64_t>> fetches;
   for (const std::size_t i : {0U, 1U}) {
     fetches.push_back(rig.launcher.agent->fetch_on(
@@ -171,9 +161,7 @@ TEST(TransferAgent, HostsThatAreEachOthersSourceFetchFromTheLauncher) {
 TEST(TransferAgent, SourceWaitsForItsOwnCommand) {
   TransferRig rig(2);
   const std::string bytes = random_bytes(2 * kMebibyte, 14);
-  const auto source = rig.launcher.directory / "file";
-  ScratchDirectory::write(source, bytes);
-  const ChunkTable table = rig.launcher.agent->offer(source);
+  const ChunkTable table = rig.offer(bytes);
   const auto link = TransferRig::link_peer(*rig.hosts[0], net::ProcessName::host_agent(9));
   link->send(message::format(message::Get{table.id(), 1}));
   auto done = rig.launcher.agent->fetch_on(rig.hosts[0]->name,

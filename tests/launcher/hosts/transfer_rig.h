@@ -39,6 +39,13 @@ struct TransferRig {
   // Stops a host's agent, starts it again over the same directory, and links it with all others.
   void restart(std::size_t number);
 
+  // A file of the launcher with these bytes.
+  ChunkTable offer(const std::string& bytes) const {
+    const auto source = launcher.directory / "file";
+    ScratchDirectory::write(source, bytes);
+    return launcher.agent->offer(source);
+  }
+
   std::vector<std::unique_ptr<TransferHost>> hosts;
   TransferHost launcher;  // after the hosts that it asks
 };

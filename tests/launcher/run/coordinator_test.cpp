@@ -29,6 +29,10 @@ using testing::Not;
 using Clock = std::chrono::steady_clock;
 using store::Step;
 
+auto Ended(base::ExitCode code, const testing::Matcher<std::string>& cause) {
+  return AllOf(testing::Field(&Outcome::code, code), testing::Field(&Outcome::cause, cause));
+}
+
 // A scripted stage: sends and receives messages over its end of the control link.
 class Script {
  public:
@@ -161,6 +165,10 @@ class CoordinatorTest : public testing::Test {
   void stage(std::uint32_t index, Play play, std::unique_ptr<base::Process> process = nullptr) {
     play_as({index, 0}, std::move(play), std::move(process));
   }
+  void stages(const Play& play) {
+    stage(0, play);
+    stage(1, play);
+  }
   void play_as(net::ProcessName name, Play play, std::unique_ptr<base::Process> process = nullptr) {
     workers_.push_back(worker(name, std::move(play), std::move(process)));
   }
@@ -185,6 +193,11 @@ class CoordinatorTest : public testing::Test {
       outcome = coordinator.run(stops_);
     }
     join();
+    return outcome;
+  }
+  Outcome run_to_end() {
+    Outcome outcome = run();
+    EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
     return outcome;
   }
   // The run survives lost replicas. Once replica 1 has left, its rejoin is requested, and its
@@ -256,8 +269,7 @@ TEST_F(CoordinatorTest, RunsFromFirstHelloToLastExit) {
     peers = me.peers;
   });
   stage(1, whole_run);
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  const Outcome outcome = run_to_end();
   EXPECT_FALSE(outcome.stopped);
   EXPECT_TRUE(outcome.trained);
   EXPECT_EQ(outcome.step, Step{2});
@@ -294,8 +306,7 @@ TEST_F(CoordinatorTest, AppliesChangesWhenAllHaveLoadedAndNoneTrains) {
     me.step(1);
     me.end_behind_step_2();
   };
-  stage(0, play);
-  stage(1, play);
+  stages(play);
   EXPECT_EQ(run().code, base::ExitCode::done);
   EXPECT_EQ(applied, 1);
 }
@@ -325,11 +336,8 @@ TEST_F(CoordinatorTest, ChangesThatFailEndRunBeforeTraining) {
     me.say(Ready{});
     EXPECT_THAT(me.hear<Abort>().text, HasSubstr("no room for plan.json"));
   };
-  stage(0, play);
-  stage(1, play);
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::storage_full);
-  EXPECT_THAT(outcome.cause, HasSubstr("no room for plan.json"));
+  stages(play);
+  EXPECT_THAT(run(), Ended(base::ExitCode::storage_full, HasSubstr("no room for plan.json")));
   EXPECT_THAT(notes_.said, Not(Contains(HasSubstr("training"))));
 }
 
@@ -381,8 +389,7 @@ TEST_F(CoordinatorTest, FiveSkippedStepsInARowEndRunWithOneSentence) {
     me.say(Done{Step{7}});
     me.hang();
   };
-  stage(0, play);
-  stage(1, play);
+  stages(play);
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::numeric);
   EXPECT_EQ(outcome.cause,
@@ -406,8 +413,7 @@ TEST_F(CoordinatorTest, SaysThatLossHasDivergedWhenRunEndsWell) {
     if (me.name().stage == 0) me.say(Evaluated{Step{2}, 40, 1000});
     me.end_behind_step_2();
   };
-  stage(0, play);
-  stage(1, play);
+  stages(play);
   EXPECT_EQ(run().code, base::ExitCode::done);
   EXPECT_THAT(notes_.said,
               Contains(AllOf(HasSubstr("the launcher: the loss has diverged: it is 40"),
@@ -440,17 +446,14 @@ TEST_F(CoordinatorTest, RefusesOtherBuild) {
     me.hello("b2");
     me.hear<Abort>();
   });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::mismatch);
-  EXPECT_THAT(outcome.cause, AllOf(HasSubstr("build b2"), HasSubstr("build b1")));
+  EXPECT_THAT(run(),
+              Ended(base::ExitCode::mismatch, AllOf(HasSubstr("build b2"), HasSubstr("build b1"))));
 }
 
 TEST_F(CoordinatorTest, ReportsWorkerThatNeverConnects) {
   options_.limits.start = 100ms;
   stage(0, [](Script& me) { me.hang(); });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::stalled);
-  EXPECT_THAT(outcome.cause, HasSubstr("stage 0.0 did not connect"));
+  EXPECT_THAT(run(), Ended(base::ExitCode::stalled, HasSubstr("stage 0.0 did not connect")));
 }
 
 TEST_F(CoordinatorTest, SilentWorkerIsRootCause) {
@@ -483,13 +486,11 @@ TEST_F(CoordinatorTest, FirstStopFinishesAndSavesStep) {
     me.hear<StopAfterStep>();
     me.end_behind_step_2();
   };
-  stage(0, play);
-  stage(1, play);
+  stages(play);
   notes_.on_add = [this](const std::string& text) {
     if (text == "step 1") stops_ = 1;
   };
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  const Outcome outcome = run_to_end();
   EXPECT_TRUE(outcome.stopped);
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_EQ(outcome.checkpoint, Step{2});
@@ -509,10 +510,8 @@ TEST_F(CoordinatorTest, SaysWhyEvaluationsHaveEndedTheRun) {
     }
     me.end_behind_step_2();
   };
-  stage(0, play);
-  stage(1, play);
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  stages(play);
+  const Outcome outcome = run_to_end();
   EXPECT_FALSE(outcome.stopped);
   EXPECT_EQ(outcome.early,
             "the evaluation loss was not better than the 2 of step 1 for 1 evaluation");
@@ -525,8 +524,7 @@ TEST_F(CoordinatorTest, SecondStopEndsRunAtOnce) {
     me.step(1);
     me.hear<Abort>();
   };
-  stage(0, play);
-  stage(1, play);
+  stages(play);
   notes_.on_add = [this](const std::string& text) {
     if (text == "step 1") stops_ = 1;
     if (text == "stopping") stops_ = 2;
@@ -575,9 +573,7 @@ TEST_F(CoordinatorTest, RunContinuesWithoutLostReplica) {
     me.step(1);
     while (written == 0) std::this_thread::yield();
   });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
-  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_EQ(run_to_end().step, Step{2});
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: stage 0.1")));
   EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(1, 2)));
 }
@@ -597,9 +593,7 @@ TEST_F(CoordinatorTest, ReplicaLeavesOnRequestUnlessLast) {
     me.hear<Abort>();
     me.hang();
   });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
-  EXPECT_EQ(outcome.step, Step{1});
+  EXPECT_EQ(run_to_end().step, Step{1});
 }
 
 // Reports lost links to these replicas and continues with the remaining ones.
@@ -628,9 +622,7 @@ TEST_F(CoordinatorTest, EvictsOneOfTwoDisconnectedReplicas) {
   options_.survives_lost_replicas = true;
   play_as({0, 0}, go_on_without({1}, {0}));
   play_as({0, 1}, be_left_behind({0}));
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
-  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_EQ(run_to_end().step, Step{2});
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: stage 0.0")));
 }
 
@@ -639,9 +631,7 @@ TEST_F(CoordinatorTest, EvictsOnlyReplicaCutOffFromAll) {
   play_as({0, 0}, go_on_without({2}, {0, 1}));
   play_as({0, 1}, go_on_without({2}, {0, 1}));
   play_as({0, 2}, be_left_behind({0, 1}));
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
-  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_EQ(run_to_end().step, Step{2});
   EXPECT_THAT(notes_.said, testing::Not(Contains(HasSubstr("replica 0 left"))));
   EXPECT_THAT(notes_.said, testing::Not(Contains(HasSubstr("replica 1 left"))));
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 2 left: stage 0.")));
@@ -675,9 +665,7 @@ TEST_F(CoordinatorTest, EvictionRestartsProgressTimeoutOfOthers) {
     EXPECT_EQ(me.hear<Abort>().code, base::ExitCode::stalled);
     me.hang();
   });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
-  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_EQ(run_to_end().step, Step{2});
   EXPECT_THAT(notes_.said,
               Contains(HasSubstr("replica 1 left: stage 0.1 (host host-0.1): no progress")));
 }
@@ -718,8 +706,7 @@ TEST_F(CoordinatorTest, ReplicaRejoinsAtCheckpoint) {
   });
   play_as({0, 0}, let_in_and_go_on);
   play_as({0, 1}, [](Script& me) { me.start(); });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  const Outcome outcome = run_to_end();
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_THAT(notes_.said, Contains("replica 1 joined at 1"));
   EXPECT_EQ(outcome.joined, std::set<std::uint32_t>{1});
@@ -747,8 +734,7 @@ TEST_F(CoordinatorTest, AbsentReplicaJoinsLater) {
     me.end_behind_step_2(1);
   });
   workers_.push_back({{0, 1}, nullptr, nullptr, ""});
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  run_to_end();
   EXPECT_THAT(notes_.said, Contains("absent 1"));
   EXPECT_THAT(notes_.said, Contains("step 1"));
   EXPECT_THAT(notes_.said, Contains("replica 1 joined at 1"));
@@ -775,8 +761,7 @@ TEST_F(CoordinatorTest, FailedRejoinIsCancelledAndRunContinues) {
     me.say(Done{Step{1}});
   });
   play_as({0, 1}, [](Script& me) { me.start(); });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  run_to_end();
 }
 
 TEST_F(CoordinatorTest, RejoinWhoseLinksCannotBeRoutedIsCancelledAndRunContinues) {
@@ -811,8 +796,7 @@ TEST_F(CoordinatorTest, EndOfRunGivesUpAReplicaThatIsStillStarting) {
     me.end_behind_step_2();
   });
   workers_.push_back({{0, 1}, nullptr, nullptr, ""});
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  run_to_end();
   EXPECT_TRUE(was_given_up);
 }
 
@@ -841,11 +825,8 @@ TEST_F(CoordinatorTest, FailedCommitDropsCheckpointAndTrainingContinues) {
   notes_.on_add = [this](const std::string& text) {
     if (text.rfind("no checkpoint", 0) == 0) commit_error_.reset();
   };
-  stage(0, play);
-  stage(1, play);
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
-  EXPECT_EQ(outcome.checkpoint, Step{2});
+  stages(play);
+  EXPECT_EQ(run_to_end().checkpoint, Step{2});
 }
 
 TEST_F(CoordinatorTest, FailedShardDropsCheckpoint) {
@@ -882,11 +863,8 @@ TEST_F(CoordinatorTest, FailedPruningNeitherDropsCheckpointNorChangesExitCode) {
     EXPECT_EQ(me.hear<Committed>().step, Step{1});
     me.end_behind_step_2();
   };
-  stage(0, play);
-  stage(1, play);
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
-  EXPECT_EQ(outcome.checkpoint, Step{2});
+  stages(play);
+  EXPECT_EQ(run_to_end().checkpoint, Step{2});
   EXPECT_EQ(prunes, 3);  // at the start and after each commit
   EXPECT_EQ(std::ranges::count_if(
                 notes_.said, [](const auto& note) { return note.find("step-0") != note.npos; }),
@@ -902,8 +880,7 @@ TEST_F(CoordinatorTest, FailedLastCommitKeepsItsExitCode) {
     me.hear<Dropped>();
     me.say(Done{Step{1}});
   };
-  stage(0, play);
-  stage(1, play);
+  stages(play);
   EXPECT_EQ(run().code, base::ExitCode::storage_io);
 }
 
@@ -914,9 +891,7 @@ TEST_F(CoordinatorTest, ThreeFailedCheckpointsInARowEndRun) {
     for (int step = 1; step <= 3; ++step) me.shard(step);
     me.hear<Abort>();
   });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::storage_full);
-  EXPECT_THAT(outcome.cause, HasSubstr("3 checkpoints in a row"));
+  EXPECT_THAT(run(), Ended(base::ExitCode::storage_full, HasSubstr("3 checkpoints in a row")));
 }
 
 TEST_F(CoordinatorTest, MalformedMessageEndsRun) {
@@ -925,9 +900,7 @@ TEST_F(CoordinatorTest, MalformedMessageEndsRun) {
     me.link().send(net::Frame(3, std::byte{'?'}));
     me.hang();
   });
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::internal);
-  EXPECT_THAT(outcome.cause, HasSubstr("not JSON"));
+  EXPECT_THAT(run(), Ended(base::ExitCode::internal, HasSubstr("not JSON")));
 }
 
 TEST_F(CoordinatorTest, FirstMessageMustBeHelloWithOwnName) {
@@ -1037,8 +1010,7 @@ TEST_F(CoordinatorTest, EvictsReplicaOfHostThatLeaves) {
         me.hang();
       },
       std::make_unique<StageOnHost>(beta));
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  const Outcome outcome = run_to_end();
   EXPECT_THAT(outcome.left, ElementsAre("beta"));
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: host beta leaves the run")));
 }
@@ -1049,9 +1021,7 @@ TEST_F(CoordinatorTest, HostThatLeavesWhileRunStartsEndsIt) {
   stage(0, [](Script& me) { me.hear<Abort>(); });
   stage(
       1, [](Script& me) { me.hang(); }, std::make_unique<StageOnHost>(beta));
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
-  EXPECT_THAT(outcome.cause, HasSubstr("host beta leaves the run"));
+  EXPECT_THAT(run(), Ended(base::ExitCode::peer_lost, HasSubstr("host beta leaves the run")));
 }
 
 TEST_F(CoordinatorTest, OrphanedStageShowsThatItsAgentHasEnded) {
@@ -1068,9 +1038,8 @@ TEST_F(CoordinatorTest, OrphanedStageShowsThatItsAgentHasEnded) {
         me.hang();
       },
       std::make_unique<StageOnHost>(beta));
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
-  EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host beta): its host beta is gone"));
+  EXPECT_THAT(run(), Ended(base::ExitCode::peer_lost,
+                           HasSubstr("stage 1.0 (host beta): its host beta is gone")));
 }
 
 // With real processes in addition to the scripted messages.
@@ -1166,8 +1135,7 @@ TEST_F(CoordinatorProcessTest, ProcessThatCrashesAfterItsWorkFailsNoRun) {
         me.hang();
       },
       std::move(crashing));
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  run_to_end();
   EXPECT_THAT(notes_.said, Contains(HasSubstr("killed by signal 9")));
 }
 
@@ -1182,8 +1150,7 @@ TEST_F(CoordinatorProcessTest, KillsLingeringProcessAfterSuccess) {
         me.hang();
       },
       std::move(lingering));
-  const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  run_to_end();
   EXPECT_THAT(notes_.said, Contains(HasSubstr("did not exit after Done")));
   EXPECT_NE(::kill(pid, 0), 0);
 }

@@ -56,6 +56,14 @@ class ForecastCheckTest : public testing::Test {
     return sentences;
   }
 
+  // What it says of these steps, once.
+  std::string sentence(int steps = 20) const {
+    ForecastCheck check(plan_);
+    const std::vector<std::string> said = run(check, 11, steps);
+    EXPECT_EQ(said.size(), 1U);
+    return said.empty() ? "" : said[0];
+  }
+
   net::ProcessName upper_{0, 0};
   net::ProcessName lower_{1, 0};
   plan::Plan plan_;
@@ -76,54 +84,40 @@ TEST_F(ForecastCheckTest, StepWithinAQuarterOfItsForecastIsNoEvent) {
 }
 
 TEST_F(ForecastCheckTest, SlowLinkIsNamedOnce) {
-  ForecastCheck check(plan_);
   step_ = 5.2;
   link_ = 1.7;
-  const std::vector<std::string> said = run(check, 11, 50);
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], AllOf(HasSubstr("a step takes 5.2 s, and its forecast is 4 s"),
-                             HasSubstr("boundary 0.0>1.0 from stage 0.0 differs most: 1.7 s, "
-                                       "forecast 0.5 s"),
-                             HasSubstr("other programs use the line")));
+  EXPECT_THAT(sentence(50), AllOf(HasSubstr("a step takes 5.2 s, and its forecast is 4 s"),
+                                  HasSubstr("boundary 0.0>1.0 from stage 0.0 differs most: 1.7 s, "
+                                            "forecast 0.5 s"),
+                                  HasSubstr("other programs use the line")));
 }
 
 TEST_F(ForecastCheckTest, SlowStageIsNamedWithWhatToDoAboutAnAssumedSpeed) {
-  ForecastCheck check(plan_);
   step_ = 7;
   lower_busy_ = 5.1;
-  const std::vector<std::string> said = run(check, 11, 20);
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], AllOf(HasSubstr("compute of stage 1.0 differs most: 5 s, forecast 2 s"),
-                             HasSubstr("was assumed: strait probe")));
+  EXPECT_THAT(sentence(), AllOf(HasSubstr("compute of stage 1.0 differs most: 5 s, forecast 2 s"),
+                                HasSubstr("was assumed: strait probe")));
 }
 
 TEST_F(ForecastCheckTest, SlowCodecIsNamedWithWhatToDo) {
-  ForecastCheck check(plan_);
   step_ = 6;
   encode_ = 2.4;
-  const std::vector<std::string> said = run(check, 11, 20);
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], AllOf(HasSubstr("encode of stage 0.0 differs most: 2.4 s, forecast 0.2 s"),
-                             HasSubstr("fewer pipeline.threads")));
+  EXPECT_THAT(sentence(),
+              AllOf(HasSubstr("encode of stage 0.0 differs most: 2.4 s, forecast 0.2 s"),
+                    HasSubstr("fewer pipeline.threads")));
 }
 
 TEST_F(ForecastCheckTest, FasterStepNamesThePartThatIsFaster) {
-  ForecastCheck check(plan_);
   step_ = 2.5;
   lower_busy_ = 0.6;
-  const std::vector<std::string> said = run(check, 11, 20);
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], HasSubstr("compute of stage 1.0 differs most: 0.5 s, forecast 2 s"));
+  EXPECT_THAT(sentence(), HasSubstr("compute of stage 1.0 differs most: 0.5 s, forecast 2 s"));
 }
 
 // Neither a link nor a stage explains the longer step.
 TEST_F(ForecastCheckTest, WaitingIsNamedWhereNoPartExplainsIt) {
-  ForecastCheck check(plan_);
   step_ = 6;
   link_ = 0.8;
-  const std::vector<std::string> said = run(check, 11, 20);
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_THAT(said[0], HasSubstr("waiting of the busiest process differs most: 3.9 s"));
+  EXPECT_THAT(sentence(), HasSubstr("waiting of the busiest process differs most: 3.9 s"));
 }
 
 // A round takes 4 s of every fourth step: a median of steps would not have it, and most would have
