@@ -175,8 +175,7 @@ def self_test():
         ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
         ("launcher/recipe/a.cpp", '#include "launcher/hosts/b.h"'): "launcher/recipe must not know launcher/hosts",
         ("launcher/hosts/a.cpp", '#include "launcher/run/b.h"'): "launcher/hosts must not know launcher/run",
-        ("launcher/hosts/deep/a.cpp", ""): "is no room",
-        ("tools/a.cpp", ""): "is no room",
+        ("launcher/hosts/deep/a.cpp", ""): "is no room", ("tools/a.cpp", ""): "is no room",
     }
     for (path, text), expected in planted.items():
         found = list(violations_of(path, text))

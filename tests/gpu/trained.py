@@ -132,23 +132,13 @@ class Bench:
     def settings(self, **changes):
         size = self.size
         all_of = {
-            "seed": 3,
-            "model.path": "model",
-            "model.weights": "random",
+            "seed": 3, "model.path": "model", "model.weights": "random",
             "model.dtype": "bfloat16" if self.options.device == "cuda" else "float32",
-            "model.device": self.options.device,
-            "data.train": "rows.safetensors",
-            "data.row": size["row"],
-            "pipeline.stages": 1,
-            "pipeline.threads": 1 if self.options.small else "auto",
-            "train.steps": 6,
-            "train.batch": size["batch"],
-            "train.micro_batch": size["micro_batch"],
-            "train.learning_rate": 1e-3 if self.options.small else 3e-4,
-            "codec.forward": "raw",
-            "codec.backward": "raw",
-            "codec.wire_dtype": "bfloat16",
-            "checkpoint.every": 0,
+            "model.device": self.options.device, "data.train": "rows.safetensors", "data.row": size["row"],
+            "pipeline.stages": 1, "pipeline.threads": 1 if self.options.small else "auto", "train.steps": 6,
+            "train.batch": size["batch"], "train.micro_batch": size["micro_batch"],
+            "train.learning_rate": 1e-3 if self.options.small else 3e-4, "codec.forward": "raw",
+            "codec.backward": "raw", "codec.wire_dtype": "bfloat16", "checkpoint.every": 0,
         }
         return all_of | {key.replace("__", "."): value for key, value in changes.items()}
 

@@ -93,8 +93,7 @@ def an_idle_gpu_is_noticed():
     codecs, attention = "boundaries are quantised", "attention is computed by"
     good = f"computes on cuda:0; {codecs} there\n{attention} libtorch's flash attention\n"
     for dtype, log, missed in (
-        ("bfloat16", good, ""),
-        ("bfloat16", good.replace("there", "by the CPU"), "boundaries"),
+        ("bfloat16", good, ""), ("bfloat16", good.replace("there", "by the CPU"), "boundaries"),
         ("bfloat16", good.replace("by libtorch's", "by blocks, not by libtorch's"), "attention"),
         ("bfloat16", good + "index_add_cuda_ does not have a deterministic implementation", "libtorch"),
         ("float32", f"{codecs} there", ""),

@@ -166,8 +166,7 @@ class HostsCase(runs.RunCase):
 
     def stopped(self, launched):
         """Stops the run, which saves and ends with code 0."""
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
 
     def on_host(self, host, *words, **run):
         """Runs a program on a host, not through ssh: the finished process."""

@@ -65,8 +65,7 @@ class Install(InstallCase):
         for host in self.hosts:
             self.assertEqual(self.says(host), f"strait-stage {version}")
             self.assertGreater(sent[host.name], 10e6)
-        code, out, _ = self.strait("doctor", self.write_recipe("installed", self.over_ssh()))
-        self.assertEqual(code, 0, out)
+        self.ok("doctor", self.write_recipe("installed", self.over_ssh()))
         first, second = self.hosts
         largest = max((first.home / ".strait/content").glob("*/data"), key=lambda p: p.stat().st_size)
         damage(largest)

@@ -66,12 +66,10 @@ def is_kept(host, path):
     """Whether the path is a mount point of KEPT, or a parent of one, and not something that the
     host made."""
     places = {"/tmp": host.tmp, HOME: host.home}
-    ours = [
-        inside / kept.relative_to(outside)
-        for kept in host.kept
-        for outside, inside in places.items()
-        if kept.is_relative_to(outside)
-    ]
+    ours = [inside / kept.relative_to(outside)
+            for kept in host.kept
+            for outside, inside in places.items()
+            if kept.is_relative_to(outside)]
     return any(kept.is_relative_to(path) for kept in ours)
 
 

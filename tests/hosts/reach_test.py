@@ -39,8 +39,7 @@ class Reach(hosts.HostsCase):
     def doctor_links(self):
         """Findings of the doctor about links: (kind, text)."""
         settings = self.over_ssh({**self.STEPS, "checkpoint.every": 1})
-        code, out, err = self.strait("doctor", "--json", self.write_recipe("asked", settings))
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("doctor", "--json", self.write_recipe("asked", settings))
         found = [(one["kind"], one["text"]) for one in json.loads(out) if one["where"] == "links"]
         for host in self.hosts:
             # Its agent ends after its timeout.

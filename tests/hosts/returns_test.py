@@ -25,8 +25,7 @@ class Returns(replica_changes.ReplicaChanges, replica_hosts.ReplicaHosts):
         self.train_on(launched)
 
     def fail_to_rejoin(self, launched, replica, host):
-        code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
-        self.assertEqual(code, 20, out + err)
+        _, err = self.ended(20, "resume", launched.run.path, "--replica", replica)
         self.assertIn(f"replica {replica} could not rejoin", err)
         self.assertIn(host, err)
         self.assertEqual(len(err.strip().splitlines()), 1, err)

@@ -73,8 +73,7 @@ class Shipping(hosts.HostsCase):
             **self.WEIGHTS, "pipeline.stages": 1, "pipeline.replicas": 3, "sync.method": "allreduce", "train.batch": 12,
         }
         local = self.train("local-replicas", replicas)
-        code, out, err = self.strait("run", self.write_recipe("apart", self.over_ssh(replicas)))
-        self.assertEqual(code, 0, out + err)
+        out, err = self.ended(0, "run", self.write_recipe("apart", self.over_ssh(replicas)))
         self.assert_same_bits(local.learnt(6), self.run_of("apart").learnt(6))
         weights = (self.home / "wide" / "model.safetensors").stat().st_size
         sent = float(re.search(r"sent ([0-9.]+) MB from here", out + err).group(1)) * 1e6
@@ -88,8 +87,7 @@ class Shipping(hosts.HostsCase):
         tuned = {**self.WEIGHTS, "model.weights": "runs/first", "model.lora.targets": ["c_attn"]}
         local = self.train("tuned", tuned)
         self.assert_same_bits(local.learnt(6), self.train("tuned-apart", self.over_ssh(tuned, apart)).learnt(6))
-        code, out, err = self.strait("export", "runs/tuned", "adapter")
-        self.assertEqual(code, 0, out + err)
+        self.ok("export", "runs/tuned", "adapter")
         again = {**self.WEIGHTS, "model.weights": "runs/first", "model.adapter": "adapter"}
         local = self.train("again", again)
         self.assert_same_bits(local.learnt(6), self.train("again-apart", self.over_ssh(again, apart)).learnt(6))
@@ -98,8 +96,7 @@ class Shipping(hosts.HostsCase):
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
         self.rewind_run(run, 3)
         (run.path / "checkpoints" / "step-3" / "stage-1.replica-0.safetensors").unlink()
-        code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
         self.assertIn("fetched the rest from h1", out)
         self.assert_same_bits(self.expected(), run.learnt(6))
         self.damaged_shard_is_fetched_again(run)
@@ -118,8 +115,7 @@ class Shipping(hosts.HostsCase):
         for copy in [shard, *copies]:
             copy.write_bytes(bad)
         before = self.state(run)
-        code, out, err = self.strait("resume", "runs/apart")
-        self.assertEqual(code, 32, out + err)
+        _, err = self.ended(32, "resume", "runs/apart")
         self.assertRegex(err, "could not be fetched again: .*has changed since it was written(?s:.*)nothing was changed")
         self.assertEqual(self.state(run), before)
 
@@ -147,13 +143,11 @@ class Shipping(hosts.HostsCase):
                 words = r"6 \(its weights, the rest on hosts\)" if expected else r"6 \(on hosts\)"
                 self.assertRegex(out, words)
                 words = ["generate", f"runs/{home}", "--prompt", "a", "--max-tokens", "2"]
-                code, out, err = self.strait(*words)
-                self.assertEqual(code, 0 if expected else 10, out + err)
+                _, err = self.ended(0 if expected else 10, *words)
                 if not expected:
                     self.assertRegex(err, 'stay on its hosts.*strait resume runs/none')
                 # A resume needs the rest, and fetches it.
-                code, out, err = self.strait("resume", f"runs/{home}", "--set", "checkpoint.home=\"all\"")
-                self.assertEqual(code, 0, out + err)
+                out = self.ok("resume", f"runs/{home}", "--set", "checkpoint.home=\"all\"")
                 self.assertIn("fetched the rest", out)
                 self.assert_same_bits(self.expected(), run.learnt(6))
 
@@ -172,14 +166,12 @@ class Shipping(hosts.HostsCase):
         before = self.state(run)
         self.hosts[1].power_off()
         without = ["--set", 'hosts.list=["h2", "h0"]']
-        code, out, err = self.strait("resume", "runs/apart", *without)
-        self.assertEqual(code, 20, out + err)
+        _, err = self.ended(20, "resume", "runs/apart", *without)
         self.assertRegex(err, "checkpoint 6 cannot be used.*h1")
         self.assertRegex(err, r"nothing was changed.*strait resume runs/apart --from 3 \(it has: 6, 3\)")
         self.assertEqual(self.state(run), before)
         # Nor does a start that fails change anything, whatever it was to go on from.
-        code, out, err = self.strait("resume", "runs/apart", "--from", "3")
-        self.assertEqual(code, 20, out + err)
+        self.ended(20, "resume", "runs/apart", "--from", "3")
         self.assertEqual(self.state(run), before)
         out = self.resumed(run, "--from", "3", *without)
         self.assertIn("resuming from step 3", out)
@@ -194,16 +186,14 @@ class Shipping(hosts.HostsCase):
         launched = self.start("apart", self.over_ssh(settings))
         downloading = "downloading checkpoint 2, .* MB to go; one more Ctrl-C leaves it"
         launched.wait_for("what is waited for", lambda: re.search(downloading, launched.output()))
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         self.assertRegex(launched.output(), "MB of checkpoint 2 stay on the hosts")
         (failed,) = [one for one in launched.run.events("stage_event") if one["name"] == "download_failed"]
         self.assertIn("stay on the hosts", failed["text"])
         # Neither does who resumes.
         again = self.launch("resume", "runs/apart")
         again.wait_for("what is waited for", lambda: re.search(downloading, again.output()))
-        again.signal(signal.SIGINT)
-        self.assertEqual(again.end(), 130, again.output())
+        again.end_by(signal.SIGINT, 130)
         self.assertIn("not resumed: ", again.output())
         for host in self.hosts:
             host.shape()

@@ -84,8 +84,7 @@ class Doctor(DoctorCase):
         self.assertIn("cores", found["ok", "h0"])
         self.assertIn("rows", found["ok", "data"])
         # For people.
-        code, out, _ = self.strait("doctor", self.write_recipe("checked", self.over_ssh()))
-        self.assertEqual(code, 0, out)
+        out = self.ok("doctor", self.write_recipe("checked", self.over_ssh()))
         self.assertRegex(out, r"(?m)^ok +h0 +\d+ cores, ")
 
     def test_host_keys(self):
@@ -213,8 +212,7 @@ class Doctor(DoctorCase):
     def test_recipe_texts_reach_no_shell(self):
         for name in ("-oProxyCommand=touch owned", "h0;touch owned", "$(touch owned)", "h0\ntouch owned"):
             recipe = self.write_recipe("hostile", self.over_ssh({"hosts.list": [name]}))
-            code, _, err = self.strait("doctor", recipe)
-            self.assertEqual(code, 10, err)
+            _, err = self.ended(10, "doctor", recipe)
             self.assertIn("ssh", err)
         hostile = "d '\"$(touch owned);`touch owned`\\ "
         table = [{"name": "h0", "directory": f"~/.strait/{hostile}"}]
@@ -294,8 +292,7 @@ class Visits(hosts.HostsCase):
 
     def test_probe_cleans_up(self):
         recipe = self.write_recipe("probed", self.over_ssh())
-        code, out, err = self.strait("probe", recipe, "-o", "links.toml", "--seconds", "0.1")
-        self.assertEqual(code, 0, out + err)
+        self.ok("probe", recipe, "-o", "links.toml", "--seconds", "0.1")
         table = tomllib.loads((self.home / "links.toml").read_text())
         for host in table["hosts"]:
             self.assertGreater(host["flops_per_second"], 1e6)

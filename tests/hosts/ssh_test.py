@@ -45,8 +45,7 @@ class Ssh(hosts.HostsCase):
         run = self.train("apart", self.over_ssh(settings))
         self.assert_same_bits(local.learnt(8), run.learnt(8))
         self.assertEqual(self.places(run), {"0.0": "h0", "1.0": "h1", "2.0": "h2"})
-        code, out, err = self.strait("logs", "runs/apart")
-        self.assertEqual(code, 0, err)
+        out = self.ok("logs", "runs/apart")
         for process in ("0.0", "1.0", "2.0"):
             self.assertRegex(out, rf"(?m)^{process} \| .*stage {process} of run")
         times = [line.split(" | ")[1][:23] for line in out.splitlines()]
@@ -54,8 +53,7 @@ class Ssh(hosts.HostsCase):
         code, only, err = self.strait("logs", "runs/apart", "1.0", "--last", 1)
         self.assertEqual((code, len(only.splitlines())), (0, 1), err)
         self.assertIn(only.splitlines()[-1], out)
-        code, _, err = self.strait("logs", "runs/apart", "7.0")
-        self.assertEqual(code, 10)
+        _, err = self.ended(10, "logs", "runs/apart", "7.0")
         self.assertIn("has no process 7.0; it has 0.0, 1.0, 2.0", err)
 
     def test_automatic_layout_leaves_out_the_slow_host(self):
@@ -64,10 +62,7 @@ class Ssh(hosts.HostsCase):
         links = [f"{a},{b},10000,0.01" for a in names for b in names if a < b]
         (self.home / "links.csv").write_text("\n".join(["from,to,mbit_per_s,ms", *links]))
         settings = self.over_ssh({
-            "pipeline.stages": "auto",
-            "pipeline.replicas": 1,
-            "train.steps": 4,
-            "hosts.links": "links.csv",
+            "pipeline.stages": "auto", "pipeline.replicas": 1, "train.steps": 4, "hosts.links": "links.csv",
             "hosts.list": [{"name": name, "tflops": tflops} for name, tflops in zip(names, (4e-5, 1e-6, 4e-5))],
         })
         run = self.train("chosen", settings)
@@ -97,8 +92,7 @@ class Ssh(hosts.HostsCase):
         runs.wait_for("further steps", lambda: run.metrics()[-1]["step"] > step + 3)
         self.assertIsNone(console.process.poll())
         self.watch()
-        code, out, err = self.strait("stop", "runs/endless")
-        self.assertEqual(code, 0, out + err)
+        self.ok("stop", "runs/endless")
         self.assertEqual(console.process.wait(runs.scaled_timeout(SOON)), 0)
         self.assert_no_processes_on_hosts(SOON)
         # Two other hosts take up what three have left.
@@ -169,8 +163,7 @@ class Ssh(hosts.HostsCase):
         settings = {**self.ENDLESS, "train.steps": 3, "data.eval": "train.jsonl"}
         self.stopped_at_end(self.start("asked", self.over_ssh(settings)))
         for words in (["eval", "runs/asked", "--json"], ["generate", "runs/asked", "--prompt", "link"]):
-            code, here, err = self.strait(*words, "--on", "here")
-            self.assertEqual(code, 0, err)
+            here = self.ok(*words, "--on", "here")
             code, there, err = self.strait(*words, "--on", "hosts")
             self.assertEqual((code, there), (0, here), err)
         self.assert_no_processes_on_hosts(SOON)
@@ -218,8 +211,7 @@ class Ssh(hosts.HostsCase):
         launched = self.endless()
         launched.at_step(1)
         for words in (["run", "endless.toml"], ["resume", "runs/endless"]):
-            code, out, err = self.strait(*words)
-            self.assertEqual(code, 10, out + err)
+            _, err = self.ended(10, *words)
             self.assertIn(f"process {launched.process.pid}", err)
         # Another run on the same hosts at the same time finds ports of its own.
         other = self.train("other", self.over_ssh({"pipeline.stages": 3, "train.steps": 2}))
@@ -234,8 +226,7 @@ class Ssh(hosts.HostsCase):
             (["h0", "h1", "h0"], "h0 is listed twice"),
         ):
             recipe = self.write_recipe("misfit", self.over_ssh(self.ENDLESS, listed))
-            code, out, err = self.strait("run", recipe)
-            self.assertEqual(code, 10, out + err)
+            _, err = self.ended(10, "run", recipe)
             self.assertIn(words, err)
         shared = [{"name": "h1", "slots": 2}, {"name": "h0", "environment": {"MARK": "a b'$"}}]
         run = self.train("shared", self.over_ssh({"pipeline.stages": 3, "train.steps": 2}, shared))
@@ -263,8 +254,7 @@ class Ssh(hosts.HostsCase):
     def test_reports_start_errors_of_all_hosts(self):
         (self.hosts[0].home / ".strait/bin").unlink()
         (self.hosts[2].folder / "etc/authorized_keys").write_text("")
-        code, out, err = self.strait("run", self.write_recipe("none", self.over_ssh(self.ENDLESS)))
-        self.assertEqual(code, 11, out + err)
+        _, err = self.ended(11, "run", self.write_recipe("none", self.over_ssh(self.ENDLESS)))
         self.assertIn("h0 has no strait", err)
         self.assertIn("h2 refuses the login", err)
         self.assertNotRegex(err, r"\bh1\b")  # a folder of random letters may hold it

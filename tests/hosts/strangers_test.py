@@ -109,8 +109,7 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
         self.assertEqual({self.host_of(pid) for _, pid in ports}, {None, *self.hosts})
         self.attack_all(launched, self.jobs()["0.0"], list(others.values())[:2], recorders)
 
-        launched.signal(signal.SIGTERM)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGTERM, 0)
         self.assertEqual(run.events("restart"), [])
         self.assert_same_as_quiet(run, self.over_ssh(self.RUN), watch.stop())
 

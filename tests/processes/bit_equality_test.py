@@ -36,8 +36,7 @@ class Compared(runs.RunCase):
 
 class Splits(Compared):
     def exported(self, run):
-        code, out, err = self.strait("export", run.path, f"{run.path.name}-exported")
-        self.assertEqual(code, 0, out + err)
+        self.ok("export", run.path, f"{run.path.name}-exported")
         return (self.home / f"{run.path.name}-exported" / "model.safetensors").read_bytes()
 
     def compare(self, splits, **common):
@@ -204,22 +203,22 @@ class Adapters(Compared):
                 self.assertEqual(self.forward_bytes(run, step, boundary) > 0, step <= epoch, f"{boundary}, step {step}")
             self.assertGreater(self.forward_bytes(run, step, "2.0>3.0"), 0)
 
-    def test_adapted_run_resumes_on_another_cut(self):
-        settings = {**self.LORA, "checkpoint.every": 10}
+    def resumed_on_another_cut(self, settings, cut):
+        """A run on one stage, and one on this cut that is resumed on two stages."""
         reference = self.train("reference", {**split(1, GPIPE), **settings})
-        run = self.train("run", {**split(2, ONE_F_ONE_B), **settings})
-        self.rewind_run(run, 10)
-        self.resumed(run, "--set", "pipeline.stages=3")
-        self.same_bits(reference, run)
-
-    def test_narrow_moments_match_bits_and_resume_with_others(self):
-        settings = {"train.moments": "int8", "checkpoint.every": 10}
-        reference = self.train("reference", {**split(1, GPIPE), **settings})
-        run = self.train("run", {**split(3, ONE_F_ONE_B, 1, "layer"), **settings})
+        run = self.train("run", {**cut, **settings})
         self.same_bits(reference, run)
         self.rewind_run(run, 10)
         self.resumed(run, "--set", "pipeline.stages=2")
         self.same_bits(reference, run)
+        return reference, run
+
+    def test_adapted_run_resumes_on_another_cut(self):
+        self.resumed_on_another_cut({**self.LORA, "checkpoint.every": 10}, split(3, ONE_F_ONE_B))
+
+    def test_narrow_moments_match_bits_and_resume_with_others(self):
+        settings = {"train.moments": "int8", "checkpoint.every": 10}
+        reference, run = self.resumed_on_another_cut(settings, split(3, ONE_F_ONE_B, 1, "layer"))
         self.rewind_run(run, 10)
         self.resumed(run, "--set", 'train.moments="float32"')
         step = {m["step"]: m for m in run.metrics()}[20]
@@ -233,19 +232,12 @@ class Adapters(Compared):
 
     def test_muon_matches_bits_and_resumes_as_it_is_only(self):
         settings = {"train.optimizer": "muon", "checkpoint.every": 10}
-        reference = self.train("reference", {**split(1, GPIPE), **settings})
-        run = self.train("run", {**split(3, ONE_F_ONE_B, 1, "layer"), **settings})
-        self.same_bits(reference, run)
-        self.rewind_run(run, 10)
-        self.resumed(run, "--set", "pipeline.stages=2")
-        self.same_bits(reference, run)
+        reference, run = self.resumed_on_another_cut(settings, split(3, ONE_F_ONE_B, 1, "layer"))
         adamw = self.train("adamw", {**split(1, GPIPE), "checkpoint.every": 10})
         self.assertNotEqual(adamw.curve()[20], reference.curve()[20])
-        code, out, err = self.strait("resume", "runs/run", "--set", "train.optimizer=adamw")
-        self.assertEqual(code, 10, out + err)
+        _, err = self.ended(10, "resume", "runs/run", "--set", "train.optimizer=adamw")
         self.assertIn("train.optimizer would change what this run is", err)
-        code, out, err = self.strait("plan", self.write_recipe("both", {**settings, "train.offload": "auto"}))
-        self.assertEqual(code, 10, out + err)
+        _, err = self.ended(10, "plan", self.write_recipe("both", {**settings, "train.offload": "auto"}))
         self.assertIn("leave one of them out", err)
 
     def test_quantised_base_matches_bits_and_resumes_as_it_is_only(self):
@@ -281,8 +273,7 @@ class Adapters(Compared):
         self.assertIn("is not the one that this run's adapters were trained with", err)
         self.assertFalse((self.home / "merged").exists())
         base.rename(self.home / "gone")
-        code, out, err = self.strait("export", "runs/run", "adapter")
-        self.assertEqual(code, 0, out + err)
+        self.ok("export", "runs/run", "adapter")
         (self.home / "gone").rename(base)
         (base / "model.safetensors").write_bytes(weights)
         self.resumed(run)
@@ -299,8 +290,7 @@ class Adapters(Compared):
         reference = run.learnt(20)
         shutil.rmtree(first.path / "checkpoints")
         for words in (["runs/whole", "exported"], ["runs/run", "adapter"], ["runs/run", "merged", "--merge"]):
-            code, out, err = self.strait("export", *words)
-            self.assertEqual(code, 0, out + err)
+            self.ok("export", *words)
             card = (self.home / words[1] / "README.md").read_text()
             self.assertIn("weights of the run `first`, step-20", card)
             self.assertIn('weights = "runs/first/checkpoints/step-20"' if "whole" in words[0] else 'weights = "runs/step-20"', card)
@@ -312,8 +302,7 @@ class Adapters(Compared):
         self.rewind_run(whole, 10)
         self.resumed(whole, "--set", "pipeline.stages=1")
         # Of a run that was moved, or copied.
-        code, out, err = self.strait("checkpoint", "copy", "runs/run", "copy", "--step", "10")
-        self.assertEqual(code, 0, out + err)
+        self.ok("checkpoint", "copy", "runs/run", "copy", "--step", "10")
         run.path.rename(self.home / "moved")
         moved = runs.Run(self.home / "moved")
         self.rewind_run(moved, 10)
@@ -325,24 +314,20 @@ class Adapters(Compared):
         shard = next((run.path / "base/step-20").glob("*.weights.safetensors"))
         good = shard.read_bytes()
         shard.write_bytes(good[:-1] + bytes([good[-1] ^ 4]))
-        code, out, err = self.strait("checkpoint", "verify", "runs/run")
-        self.assertEqual(code, 32, out + err)
+        out, _ = self.ended(32, "checkpoint", "verify", "runs/run")
         self.assertIn("weights under the adapters: damaged", out)
-        code, out, err = self.strait("checkpoint", "copy", "runs/run", "broken")
-        self.assertEqual(code, 32, out + err)
+        _, err = self.ended(32, "checkpoint", "copy", "runs/run", "broken")
         self.assertIn("adapters of all steps were trained over these weights", err)
         self.assertNotIn("--step", err)  # no other step is better
         self.assertFalse((self.home / "broken").exists())
         shard.write_bytes(good)
-        code, out, err = self.strait("checkpoint", "verify", "runs/run", "--step", "20")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("checkpoint", "verify", "runs/run", "--step", "20")
         self.assertEqual(out.count("every byte is right"), 2)
         # Lost while the run was moved.
         (run.path / "base").rename(self.home / "lost")
         run.path.rename(self.home / "moved")
         for words, says in ((("verify", "moved"), "weights under the adapters: damaged"), (("copy", "moved", "broken"), "adapters of all steps")):
-            code, out, err = self.strait("checkpoint", *words)
-            self.assertEqual(code, 32, out + err)
+            out, err = self.ended(32, "checkpoint", *words)
             self.assertIn(says, out + err)
         (self.home / "moved").rename(run.path)
         (self.home / "lost").rename(run.path / "base")
@@ -358,8 +343,7 @@ class Adapters(Compared):
         self.rewind_run(run, 10)
         with open(run.path / "recipe.toml", "a") as recipe:
             recipe.write("# a secret\n")
-        code, out, err = self.strait("export", "runs/run", "exported")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("export", "runs/run", "exported")
         names = {path.name for path in (self.home / "exported").iterdir()}
         self.assertEqual(names, {"config.json", "generation_config.json", "LICENSE", "model.safetensors", "README.md"})
         card = (self.home / "exported/README.md").read_text()
@@ -430,8 +414,7 @@ class Resume(Compared):
 
     def resume(self, run):
         self.assertLess(len(run.metrics()), self.STEPS, "it was over before it was ended")
-        code, out, err = self.strait("resume", run.path.relative_to(self.home))
-        self.assertEqual(code, 0, out + err)
+        self.ok("resume", run.path.relative_to(self.home))
         self.same_bits(self.reference, run, self.STEPS)
 
     def while_frozen(self, launched, ask):

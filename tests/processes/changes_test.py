@@ -16,8 +16,7 @@ class Changes(runs.RunCase):
     SETTINGS = {**runs.RunCase.SETTINGS, "train.steps": 4, "checkpoint.every": 2, "train.warmup": 0}
 
     def refused(self, *words):
-        code, out, err = self.strait(*words)
-        self.assertEqual(code, 10, out + err)
+        _, err = self.ended(10, *words)
         return err
 
     def follow(self, output, label):
@@ -99,8 +98,7 @@ class Changes(runs.RunCase):
         self.assertEqual([one["chunks"] for one in run.plan()["processes"]], chunks)
         self.assertEqual(run.plan()["micro_batches"], plan["micro_batches"])
         self.assert_same_bits(named.learnt(8), run.learnt(8))
-        code, out, err = self.strait("eval", "runs/run", "--data", "train.jsonl", "--json")
-        self.assertEqual(code, 0, out + err)
+        self.ok("eval", "runs/run", "--data", "train.jsonl", "--json")
         # A change of something else does not have them chosen again, and more replicas divide the batch anew.
         self.resumed(run, "--set", "train.steps=9", "--set", "pipeline.replicas=2", "--set", "sync.method=allreduce")
         self.assertEqual([one["chunks"] for one in run.plan()["processes"]], 2 * chunks)
@@ -113,8 +111,7 @@ class Changes(runs.RunCase):
             self.assertRegex(err, rf"--set {key.split('=')[0]} would .*train\.steps, .*train\.learning_rate.*\[codec\].*\[sync\]")
         self.assertRegex(self.refused("resume", "runs/run", "--set", "train.steps=3"), "has made 4 steps.*more than 4")
         self.assertEqual(run.plan()["steps"], 4)
-        code, out, err = self.strait("resume", "--help")
-        self.assertEqual(code, 0, err)
+        out = self.ok("resume", "--help")
         self.assertRegex(out, r"--set may change, and gives up:(?s:.*)train\.learning_rate(?s:.*)\[hosts\]")
 
     def test_changed_config_of_the_model_is_refused(self):
@@ -125,8 +122,7 @@ class Changes(runs.RunCase):
         for key, value in (("layer_norm_epsilon", 0.1), ("n_layer", 1)):
             config.write_text(json.dumps({**json.loads(before), key: value}))
             plan = run.plan()
-            code, out, err = self.strait("resume", "runs/run", "--set", "train.steps=6")
-            self.assertEqual(code, 11, out + err)
+            _, err = self.ended(11, "resume", "runs/run", "--set", "train.steps=6")
             self.assertRegex(err, rf"{config} has changed since the run began; put it back, or start .*model\.weights")
             self.assertEqual(run.plan(), plan)
         config.write_text(before)
@@ -148,8 +144,7 @@ class Changes(runs.RunCase):
         shutil.copytree(self.home / "moved", self.home / "other")
         weights = self.home / "other/model.safetensors"
         weights.write_bytes(weights.read_bytes()[:-1] + b"\x3f")
-        code, out, err = self.strait("resume", "runs/run", "--set", "train.steps=8", "--set", "model.path=other")
-        self.assertEqual(code, 10, out + err)
+        out, _ = self.ended(10, "resume", "runs/run", "--set", "train.steps=8", "--set", "model.path=other")
         self.assertRegex(out, r"tensor \S+ of the model is not the one that this run's adapters were trained with")
         self.assertEqual(run.checkpoints()[-1], 6)
 
@@ -169,8 +164,7 @@ class Changes(runs.RunCase):
     GOOD = {"model.dtype": "bfloat16", "train.clip": 0, "train.decay": "constant", "checkpoint.keep": 2}
 
     def goodness(self, run):
-        code, out, err = self.strait("checkpoint", "list", "runs/run", "--json")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("checkpoint", "list", "runs/run", "--json")
         good = {one["step"]: one["good"] for one in json.loads(out)["checkpoints"]}
         self.assertEqual(sorted(good), run.checkpoints())
         return good
@@ -179,8 +173,7 @@ class Changes(runs.RunCase):
         run = self.train("run", self.GOOD)
         self.assertEqual(run.checkpoints(), [2, 4])
         self.assertEqual(self.goodness(run), {2: True, 4: None}, "no loss of the last one has been seen")
-        code, out, err = self.strait("resume", "runs/run", *self.RUIN, "--set", "train.steps=60")
-        self.assertEqual(code, 40, out + err)
+        out, err = self.ended(40, "resume", "runs/run", *self.RUIN, "--set", "train.steps=60")
         skipped = [line["step"] for line in run.metrics() if line["skipped"]]
         self.assertNotIn(5, skipped)
         self.assertEqual([one["step"] for one in run.events("checkpoint") if one["step"] in skipped], [])
@@ -215,8 +208,7 @@ class Changes(runs.RunCase):
             tensors[name] = (kind, shape, struct.pack("<f", value) * (len(data) // 4))
         runs.write_safetensors(model / "model.safetensors", tensors)
         settings = {**self.GOOD, "model.path": "huge", "model.weights": "load", "train.steps": 9}
-        code, out, err = self.strait("run", self.write_recipe("run", settings))
-        self.assertEqual(code, 40, out + err)
+        out, _ = self.ended(40, "run", self.write_recipe("run", settings))
         self.assertEqual(self.run_of("run").checkpoints(), [])
         self.assertRegex(out, r"(?m)^again +strait run runs/run/recipe.toml --replace --set model.dtype=float32   \(no step was ever "
                               r"finite, so the learning rate is not why\)$")
@@ -228,8 +220,7 @@ class Changes(runs.RunCase):
         # Decay as above, from about the 40th step on.
         wild = {"train.steps": 200, "train.learning_rate": 10, "train.weight_decay": 10, "train.warmup": 2000,
                 "checkpoint.every": 5}
-        code, out, err = self.strait("run", self.write_recipe("wild", wild))
-        self.assertEqual(code, 40, out + err)
+        out, _ = self.ended(40, "run", self.write_recipe("wild", wild))
         run = self.run_of("wild")
         [good] = [int(step) for step in re.findall(r"--from (\d+)", out)]
         self.assertIn(good, run.checkpoints())
@@ -238,8 +229,7 @@ class Changes(runs.RunCase):
         self.assertNotIn("would change", err)
         self.assertEqual(run.plan()["recipe"]["train"]["learning_rate"], 1)
         # Without a checkpoint the run begins anew, and here it then ends well.
-        code, out, err = self.strait("run", self.write_recipe("none", {**wild, "checkpoint.every": 0}))
-        self.assertEqual(code, 40, out + err)
+        out, _ = self.ended(40, "run", self.write_recipe("none", {**wild, "checkpoint.every": 0}))
         line, code, out, err = self.follow(out, "again")
         self.assertIn("strait run runs/none/recipe.toml --replace --set train.learning_rate=1", line)
         self.assertIn("the earlier run is now", out)
@@ -258,12 +248,10 @@ class Changes(runs.RunCase):
         # A stopped run says so, and goes on.
         launched = self.launch("resume", "runs/run", name="run")
         launched.wait_for("a step", lambda: re.search(r"step \d+/100000 · loss", launched.output()))
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         step = launched.run.outcome()["step"]
         self.assertIn(f"stopped on request after step {step} of 100000", launched.output())
-        code, out, err = self.strait("status", "runs/run")
-        self.assertEqual(code, 0, err)
+        out = self.ok("status", "runs/run")
         self.assertIn(f"stopped on request after step {step} of 100000; resume with: strait resume runs/run", out)
         self.assertEqual(launched.run.outcome()["meaning"], "stopped")
 

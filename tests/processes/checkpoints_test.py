@@ -10,8 +10,7 @@ class Checkpoints(runs.RunCase):
     SETTINGS = {**runs.RunCase.SETTINGS, "train.steps": 8, "checkpoint.every": 2, "checkpoint.keep": 4}
 
     def checkpoint(self, *words, code=0):
-        got, out, err = self.strait("checkpoint", *words)
-        self.assertEqual(got, code, out + err)
+        out, err = self.ended(code, "checkpoint", *words)
         return out + err
 
     def listed(self, path="runs/run"):
@@ -50,8 +49,7 @@ class Checkpoints(runs.RunCase):
         self.assertEqual(list((self.home / "empty").iterdir()), [])
         before = sorted(self.home.iterdir())
         for words in (("checkpoint", "copy", "runs/run", ""), ("export", "runs/run", "")):
-            code, out, err = self.strait(*words)
-            self.assertEqual(code, 10, out + err)
+            _, err = self.ended(10, *words)
             self.assertIn("the folder's name is empty", err)
         self.assertEqual(sorted(self.home.iterdir()), before)
         manifest = self.run_.path / "checkpoints/step-6/manifest.json"
@@ -61,8 +59,7 @@ class Checkpoints(runs.RunCase):
         self.assertNotEqual(self.listed()[6]["state"], "complete")
         manifest.write_bytes(text)
         shard.write_bytes(good[:-1])
-        code, out, err = self.strait("status", "runs/run")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("status", "runs/run")
         self.assertIn("6 (damaged, or of another build: strait checkpoint verify runs/run), ", out)
         self.assertNotIn("on hosts", out)
         shard.write_bytes(good)
@@ -71,15 +68,13 @@ class Checkpoints(runs.RunCase):
     def copy_goes_on_to_same_bits(self):
         expected = self.run_.learnt(8)
         self.assertIn("strait resume elsewhere/copy", self.checkpoint("copy", "runs/run", "elsewhere/copy", "--step", "4"))
-        code, out, err = self.strait("status", "elsewhere/copy")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("status", "elsewhere/copy")
         self.assertIn("a copy at step 4 that has not been started; resume it with: strait resume elsewhere/copy", out)
         self.run_.path.rename(self.home / "gone")  # the copy stands alone
         copy = runs.Run(self.home / "elsewhere/copy")
         self.resumed(copy)
         self.assert_same_bits(expected, copy.learnt(8))
-        code, out, err = self.strait("export", "elsewhere/copy", "exported")
-        self.assertEqual(code, 0, out + err)
+        self.ok("export", "elsewhere/copy", "exported")
         (self.home / "gone").rename(self.run_.path)
         self.assertIn("exists already", self.checkpoint("copy", "runs/run", "elsewhere/copy", code=10))
 
@@ -119,8 +114,7 @@ class Checkpoints(runs.RunCase):
     def run_from_it_names_it_too(self, name):
         recipe = self.write_recipe("next", {"model.weights": "runs/run", "train.steps": 1})
         for verb in ("plan", "run"):
-            code, out, err = self.strait(verb, recipe)
-            self.assertEqual(code, 0, out + err)
+            _, err = self.ended(0, verb, recipe)
             self.assertRegex(err, rf"going on from runs/run/checkpoints/step-6, because a newer .*step-8/{name}")
 
     def prune_keeps_what_the_rule_says(self):

@@ -106,10 +106,8 @@ class Training(Compressed):
             self.assertRegex(text, words)
 
     def test_forecast_matches_sent_bytes(self):
-        for name, settings in [
-            ("raw", RAW), ("delta", DELTA), ("whole", {**DELTA, "codec.first_bits": 16}),
-            ("fixed", {"codec.forward": "fixed", "codec.backward": "fixed"}),
-        ]:
+        for name, settings in [("raw", RAW), ("delta", DELTA), ("whole", {**DELTA, "codec.first_bits": 16}),
+                               ("fixed", {"codec.forward": "fixed", "codec.backward": "fixed"})]:
             with self.subTest(name):
                 run = self.train(name, settings)
                 links = [x for x in run.plan()["links"] if x["use"] == "boundary"]
@@ -129,14 +127,12 @@ class Training(Compressed):
 
     def test_codecs_appear_in_plan_status_report_and_console(self):
         recipe = self.write_recipe("seen", DELTA)
-        code, out, err = self.strait("plan", recipe)
-        self.assertEqual(code, 0, err)
+        out = self.ok("plan", recipe)
         for word in (r"delta 4 bits \(8 bits on a cache miss\) forward, fixed 5 bits backward",
                      r"boundary 0\.0>1\.0 .* 20 of 20 ",
                      r"forecast at .* s in the first epoch \(5 steps\)"):
             self.assertRegex(out, word)
-        code, out, err = self.strait("run", recipe)
-        self.assertEqual(code, 0, err)
+        out = self.ok("run", recipe)
         table = r"0\.0>1\.0 +forward .*\d\.\dx .*%"
         self.assertRegex(out, table)
         code, out, err = self.strait("status", "runs/seen")
@@ -148,8 +144,7 @@ class Training(Compressed):
         self.write_data("eval.jsonl", 20)
         run = self.train("seen", {**DELTA, "data.eval": "eval.jsonl", "train.eval_every": 8})
         self.assert_evaluates_as_trained(run, [8, 16, 24])
-        code, out, err = self.strait("export", "runs/seen", "exported")
-        self.assertEqual(code, 0, err)
+        self.ok("export", "runs/seen", "exported")
         names = runs.read_safetensors(self.home / "exported" / "model.safetensors")
         self.assertEqual([name for name in names if "cache" in name], [])
         without = self.train("without", DELTA)
@@ -159,10 +154,8 @@ class Training(Compressed):
 class CacheResume(Compressed):
     def test_resumed_run_with_caches_matches_bits(self):
         for name, settings in [
-            ("nearest", DELTA),
-            ("chunks", {**DELTA, "pipeline.stages": 2, "pipeline.schedule": "interleaved"}),
-            ("transform", TRANSFORM),
-            ("gradients", {**DELTA, "codec.backward": "delta", "codec.backward_bits": 2}),
+            ("nearest", DELTA), ("chunks", {**DELTA, "pipeline.stages": 2, "pipeline.schedule": "interleaved"}),
+            ("transform", TRANSFORM), ("gradients", {**DELTA, "codec.backward": "delta", "codec.backward_bits": 2}),
         ]:
             with self.subTest(name):
                 run = self.train(name, settings)
@@ -209,16 +202,14 @@ class CacheResume(Compressed):
     def test_resume_refuses_other_rows(self):
         run = self.train("run", DELTA)
         self.rewind_run(run, MIDDLE)
-        code, out, err = self.strait("resume", "runs/run", "--set", "data.row=16")
-        self.assertEqual(code, 10, out)
+        _, err = self.ended(10, "resume", "runs/run", "--set", "data.row=16")
         self.assertRegex(err, r"data\.row.*train\.learning_rate.*\[codec\]")
         self.assertEqual(run.plan()["recipe"]["data"]["row"], 32)
 
 
 class Limits(Compressed):
     def entry(self):
-        code, out, err = self.strait("plan", self.write_recipe("measured", DELTA), "--json")
-        self.assertEqual(code, 0, err)
+        out = self.ok("plan", self.write_recipe("measured", DELTA), "--json")
         plan = json.loads(out)
         return plan["links"][0]["entry_bytes"], plan["train"]["rows"]
 

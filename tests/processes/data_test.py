@@ -25,8 +25,7 @@ class DataRuns(runs.RunCase):
 
     def said(self, code, *words):
         """Runs to the end, with this code: stderr."""
-        got, out, err = self.strait(*words)
-        self.assertEqual(got, code, out + err)
+        _, err = self.ended(code, *words)
         return err
 
     def recipe(self, name, lines="", **changes):
@@ -60,8 +59,7 @@ class DataRuns(runs.RunCase):
         self.assertEqual(self.planned(recipe)["train"]["hash"], plan["train"]["hash"])
         other = self.planned(recipe, "--set", "seed=8")
         self.assertNotEqual((other["train"]["hash"], other["eval"]["hash"]), (plan["train"]["hash"], plan["eval"]["hash"]))
-        code, out, err = self.strait("run", recipe)
-        self.assertEqual(code, 0, out + err)
+        out, err = self.ended(0, "run", recipe)
         self.assertRegex(err, r"train.jsonl: held out for evaluation: \d+ of 96 records\n")
         self.assertRegex(err, r"more.jsonl: held out for evaluation: \d+ of 40 records\n")
         self.assertIn("evaluation at step 4", out)
@@ -144,8 +142,7 @@ class DataRuns(runs.RunCase):
         file = run.path / "data/train.safetensors"
         data = file.read_bytes()
         file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        code, out, err = self.strait("resume", "runs/parts", "--from", "2")
-        self.assertEqual(code, 11, out + err)
+        out, err = self.ended(11, "resume", "runs/parts", "--from", "2")
         self.assertIn("has changed since the run was planned", out + err)
 
     def test_a_moved_run_has_its_own_rows(self):

@@ -19,8 +19,7 @@ class Endings(runs.RunCase):
         return [(one["step"], one["loss"]) for one in run.events("evaluated")]
 
     def test_run_ends_early_and_keeps_the_best_checkpoint(self):
-        code, out, err = self.strait("run", self.write_recipe("run"))
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("run", self.write_recipe("run"))
         run = self.run_of("run")
         why = "the evaluation loss was not better than the "
         self.assertIn(f"ended early after step 10 of 40: {why}", out)
@@ -60,8 +59,7 @@ class Endings(runs.RunCase):
             self.assertAlmostEqual(found["loss"], loss, places=5)
         self.assertIn("tensors of step 2 are in out", self.ok("export", "run", "out", "--checkpoint", "best"))
         self.ok("generate", "run", "--prompt", "link", "--max-tokens", "2", "--checkpoint", "best")
-        code, out, err = self.strait("eval", "run", "--checkpoint", "5")
-        self.assertEqual(code, 10, out + err)
+        _, err = self.ended(10, "eval", "run", "--checkpoint", "5")
         self.assertIn("--checkpoint is 5, but must be newest, best, or the step of a checkpoint", err)
         self.assertIn("has here: 6, 4, 2", err)
         self.ok("checkpoint", "prune", "run", "--keep", "1")
@@ -109,8 +107,7 @@ class Endings(runs.RunCase):
 
     def test_failure_is_told_with_its_cause(self):
         settings = {
-            "train.steps": 100_000,
-            "train.stop_when.no_better": None,
+            "train.steps": 100_000, "train.stop_when.no_better": None,
             "on.failure": 'echo "$STRAIT_EXIT_CODE $STRAIT_CAUSE" > failed',
             "on.end": 'cat failed > ended; echo "$STRAIT_EXIT_CODE" >> ended; sleep 1000',
         }
@@ -121,8 +118,7 @@ class Endings(runs.RunCase):
         launched.wait_for("what on.end writes", lambda: (self.home / "ended").exists() and
                           (self.home / "ended").read_text().count("\n") == 2)
         launched.wait_for("a note", lambda: "waiting for on.end; Ctrl-C ends it" in launched.output())
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 20, launched.output())
+        launched.end_by(signal.SIGINT, 20)
         cause = launched.run.outcome()["cause"]
         self.assertEqual((self.home / "ended").read_text(), f"20 {cause}\n20\n")
         self.assertIn("on.end of step", launched.output())

@@ -94,8 +94,7 @@ class Failures(runs.RunCase):
         last = run.metrics()[-1]["step"]
         launched.at_event("moving")
         launched.at_step(last + 1)
-        launched.signal(signal.SIGTERM)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGTERM, 0)
         print(still["text"])
         self.assert_says(still["text"], r"^stage \d\.0: no progress for \d+ s", "waits for stage", "the link is down")
         self.assert_says(launched.output(), "nothing moves: stage", "the run moves again")
@@ -113,15 +112,12 @@ class Failures(runs.RunCase):
         launched.end(SOON)
         self.wait_for_no_processes(SOON)
         # What is left is no live run: it can be looked at and gone on with.
-        code, out, err = self.strait("status", "runs/endless")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("status", "runs/endless")
         self.assert_says(out, "launcher is gone", "strait resume runs/endless")
-        code, out, err = self.strait("stop", "runs/endless")
-        self.assertEqual(code, 10, out + err)
+        self.ended(10, "stop", "runs/endless")
         again = self.launch("resume", "runs/endless", name="endless")
         again.at_step(launched.run.metrics()[-1]["step"] + 2)
-        again.signal(signal.SIGTERM)
-        self.assertEqual(again.end(), 0, again.output())
+        again.end_by(signal.SIGTERM, 0)
 
     def test_killed_launcher_and_stage_leave_no_process(self):
         launched = self.endless()
@@ -143,8 +139,7 @@ class Failures(runs.RunCase):
         self.assertFalse(runs.alive(left))
         self.assertRegex(again.output(), rf"ended process {left} \(1\.0\) of generation 1 on ")
         self.assertEqual(len(self.run_processes()), 1 + 3)
-        again.signal(signal.SIGTERM)
-        self.assertEqual(again.end(), 0, again.output())
+        again.end_by(signal.SIGTERM, 0)
 
     def test_ctrl_c_once_saves_and_prints_resume_command(self):
         launched = self.endless(**{"checkpoint.every": 0})
@@ -283,8 +278,7 @@ class Failures(runs.RunCase):
         stages = launched.run.stages()
         launched.wait_for("progress in status.json",
                           lambda: all("phase" in p for p in launched.run.status()["processes"] or [{}]))
-        code, out, err = self.strait("status", "runs/endless")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("status", "runs/endless")
         self.assert_says(out, f"training .process {launched.process.pid}", r"step \d+/100000")
         for stage, pid in stages.items():
             self.assert_says(out, rf"stage {stage}\.0 on .*pid {pid}")
@@ -293,24 +287,20 @@ class Failures(runs.RunCase):
         self.assertTrue(status["live"])
         self.assertEqual({p["pid"] for p in status["processes"]}, set(stages.values()))
 
-        code, out, err = self.strait("stop", "runs/endless")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("stop", "runs/endless")
         self.assert_says(out, "checkpoint is runs/endless/checkpoints/step-", "strait resume")
         self.assertEqual(self.end_soon(launched), 0)
 
-        code, out, err = self.strait("status", "runs/endless")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("status", "runs/endless")
         self.assert_says(out, r"stopped on request after step \d+ of 100000; resume with: strait resume runs/endless")
-        code, out, err = self.strait("watch", "runs/endless")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("watch", "runs/endless")
         self.assert_says(out, "stopped on request after step")
         self.assertNotIn("last heard", out)
         code, out, err = self.strait("status", "runs/endless", "--json")
         status = json.loads(out)
         self.assertFalse(status["live"])
         self.assertEqual(status["outcome"]["code"], 0)
-        code, out, err = self.strait("stop", "runs/endless")
-        self.assertEqual(code, 10, out + err)
+        _, err = self.ended(10, "stop", "runs/endless")
         self.assert_says(err, "no run is live in runs/endless")
 
     def test_stops_beside_each_other_and_ctrl_c_ask_only_once(self):
@@ -332,8 +322,7 @@ class Failures(runs.RunCase):
 
     def test_stop_now_exits_immediately(self):
         launched = self.endless(**{"checkpoint.every": 0})
-        code, out, err = self.strait("stop", "--now", "runs/endless")
-        self.assertEqual(code, 0, out + err)
+        self.ok("stop", "--now", "runs/endless")
         self.assertEqual(self.end_soon(launched), 130)
 
 
@@ -460,8 +449,7 @@ class Resumes(SavedRuns):
         self.assertEqual(launched.end(), 20, launched.output())
         self.assertEqual(self.state(run), before)
         words = ["--set", "pipeline.stages=3", "--without", "7"]
-        code, out, err = self.strait("resume", "runs/failed", *words)
-        self.assertEqual(code, 10, out + err)
+        self.ended(10, "resume", "runs/failed", *words)
         self.assertEqual(self.state(run), before)
         launched = self.resumed_for(run, 2)
         self.assertRegex(launched.output(), f"going on from .*step-{older},.*is damaged")
@@ -522,8 +510,7 @@ class Resumes(SavedRuns):
         self.assertIn(f"strait resume runs/unreadable --from {older} (it has: {newest}, {older})", err)
         self.assertEqual(run.metrics(), metrics)
         self.assertTrue(manifest.is_symlink())
-        code, out, err = self.strait("resume", "runs/unreadable", "--from", "1")
-        self.assertEqual(code, 10, out + err)
+        _, err = self.ended(10, "resume", "runs/unreadable", "--from", "1")
         self.assertIn(f"no checkpoint of step 1; it has: {newest}, {older}", err)
         # Readable again, it is the newest; the user may give it up nevertheless.
         manifest.unlink()

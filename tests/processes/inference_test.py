@@ -52,14 +52,12 @@ class Inference(runs.RunCase):
             asked.wait_for("25 more checkpoints", lambda: len(launched.run.events("checkpoint")) > saved + 25)
             prompts.write('{"prompt": "3 May"}\n')
         self.assertEqual(asked.end(), 0, asked.output())
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
 
     def test_a_stop_behind_the_last_step_ends_the_completions_alone(self):
         launched = self.start("ended", {**self.TRAINED, "data.eval": ["eval.jsonl"]})
         launched.at_event("ended")
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         self.assertIn("export", launched.output())
 
     def test_libraries_are_initialised_once_with_bounded_waits(self):
@@ -133,8 +131,7 @@ class Inference(runs.RunCase):
                 self.assertRegex(err, pattern)
         # The last of them, before anything is started.
         self.assertEqual(self.strait("generate", "runs/bad", "--prompts", "bad.jsonl", "--on", "hosts"), (code, out, err))
-        code, _, err = self.strait("generate", "runs/bad", "--prompts", "none.jsonl")
-        self.assertEqual(code, 10, err)
+        _, err = self.ended(10, "generate", "runs/bad", "--prompts", "none.jsonl")
         self.assertIn("none.jsonl cannot be read", err)
         for words, says in ((("--prompts", "runs"), "runs is a directory"),
                             (("--prompt", "a", "--stop", ""), "--stop is empty"),
@@ -233,8 +230,7 @@ class Inference(runs.RunCase):
             ({**question, "temperature": "hot"}, 400, '"temperature" must be a number'),
             ({**question, "max_tokens": -1}, 400, '"max_tokens" is -1, but must be'),
             ({**question, "stream": True}, 400, '"stream" can only be false'),
-            ({**question, "stop": [""]}, 400, '"stop" must be'),
-            ([question], 400, "not a JSON object"),
+            ({**question, "stop": [""]}, 400, '"stop" must be'), ([question], 400, "not a JSON object"),
         ):
             self.assertEqual(ask("/completions", content)[0], code)
             self.assertIn(says, ask("/completions", content)[1])
@@ -246,8 +242,7 @@ class Inference(runs.RunCase):
         self.assertEqual(ask("/nothing", question)[0], 404)
         self.assertEqual(ask("/completions", None)[0], 405, "asked with GET")
         self.assertEqual(ask("/completions", question)[0], 200)
-        code, _, err = self.strait("serve", "runs/served", "--port", re.search(r":(\d+)/", served.output())[1])
-        self.assertEqual(code, 10, err)
+        _, err = self.ended(10, "serve", "runs/served", "--port", re.search(r":(\d+)/", served.output())[1])
         self.assertIn("cannot be listened on", err)
         served.signal(signal.SIGINT)
         served.end()

@@ -119,8 +119,7 @@ class Init(runs.RunCase):
         self.ok("init", "replicas", "first steps")
         (folder / "data/dates.jsonl").write_text("mine\n")
         (folder / "quickstart.toml").unlink()
-        code, _, err = self.strait("init", "quickstart", "first steps")
-        self.assertEqual(code, 10)
+        _, err = self.ended(10, "init", "quickstart", "first steps")
         self.assertIn("first steps/data/dates.jsonl exists already", err)
         self.assertEqual((folder / "data/dates.jsonl").read_text(), "mine\n")
 

@@ -20,8 +20,7 @@ class Joined:
         with open(self.log, "wb") as out:
             self.process = subprocess.Popen(
                 [str(word) for word in words], cwd=case.home, stdin=subprocess.DEVNULL, stdout=out,
-                stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, "HOME": str(home)},
+                stderr=subprocess.STDOUT, start_new_session=True, env={**os.environ, "HOME": str(home)},
             )
         case.started.append(self)
 
@@ -75,8 +74,7 @@ class Joins(runs.RunCase):
 
     def test_emitted_commands_match_bits_of_local_run(self):
         recipe = self.write_recipe("joined", self.HOSTS)
-        code, text, err = self.strait("plan", recipe, "--emit", "commands")
-        self.assertEqual(code, 0, err)
+        text = self.ok("plan", recipe, "--emit", "commands")
         commands = [shlex.split(line) for line in text.splitlines() if not line.startswith("#")]
         self.assertEqual(len(commands), 3, text)
         self.assertEqual(commands[0][0], str(self.program))
@@ -108,16 +106,14 @@ class Joins(runs.RunCase):
             agent, stage = runs.descendants(runs.processes(), host.process.pid)
             found[name] = [memory_holds(pid, secret) for pid in (host.process.pid, agent, stage)]
         self.assertEqual(found, {"alpha": [True] * 3, "beta": [False] * 3})
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         for host in joined.values():
             self.assertEqual(host.end(), 0, host.log.read_text())
         # Nor is anything of it shown where a run goes on with another one.
         again = self.launch("resume", "runs/secret", "--json", "--set",
                             'hosts.list=[{name="alpha", environment={STORE_TOKEN="another"}}, "beta"]')
         again.wait_for("a token", tokens[0].exists)
-        again.signal(signal.SIGINT)
-        self.assertEqual(again.end(), 130, again.output())
+        again.end_by(signal.SIGINT, 130)
         self.assertIn("hosts.list (its variables)", again.output())
         for text in (secret.decode(), '"another"', "STORE_TOKEN"):
             self.assertNotIn(text, launched.output() + again.output())
@@ -152,8 +148,7 @@ class Joins(runs.RunCase):
         code, out, err = self.strait("resume", run.path, "--replica", 1)
         self.assertEqual(code, 0, out + err + launched.output())
         launched.at_step(run.metrics()[-1]["step"] + 2)
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         for host in hosts:
             self.assertEqual(host.end(), 0, host.log.read_text())
 
@@ -219,15 +214,13 @@ class Joins(runs.RunCase):
         self.assertEqual(left["replica"], 1)
         self.assertIn("host beta leaves the run", left["text"])
         launched.at_step(left["step"] + 2)
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         self.assertEqual(joined["alpha"].end(), 0, joined["alpha"].log.read_text())
 
     def test_address_for_hosts_is_checked_before_tokens_are_announced(self):
         recipe = self.write_recipe("nowhere", {**self.HOSTS, "hosts.address": "192.0.2.7"})
         for verb in ("plan", "doctor", "run", "probe"):
-            code, out, err = self.strait(verb, recipe)
-            self.assertEqual(code, 10, out + err)
+            out, err = self.ended(10, verb, recipe)
             self.assertIn("192.0.2.7, which is not an address of this machine", out + err)
             self.assertNotIn("TOKEN", out + err)
         self.assertFalse(self.run_of("nowhere").path.exists())
@@ -273,8 +266,7 @@ class Joins(runs.RunCase):
         self.assertEqual(code, 10, line)
         self.assertIn("a process of this machine has already joined the run once as host 0", line)
         launched.at_step(launched.run.metrics()[-1]["step"] + 2)
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         for host in joined.values():
             self.assertEqual(host.end(), 0, host.log.read_text())
 
@@ -297,11 +289,9 @@ class Joins(runs.RunCase):
 
     def test_emit_reports_missing_settings(self):
         recipe = self.write_recipe("here")
-        code, _, err = self.strait("plan", recipe, "--emit", "commands")
-        self.assertEqual(code, 10)
+        _, err = self.ended(10, "plan", recipe, "--emit", "commands")
         self.assertIn("give hosts.list", err)
-        code, _, err = self.strait("plan", recipe, "--emit", "kubernetes")
-        self.assertEqual(code, 10)
+        _, err = self.ended(10, "plan", recipe, "--emit", "kubernetes")
         self.assertRegex(err, r"^strait: [^\n]*commands[^\n]*\n$")
 
 

@@ -37,8 +37,7 @@ class Losses(runs.RunCase):
         # The same processes, and no other ones.
         self.assertEqual(launched.run.processes(), before)
         launched.at_step(launched.run.events("replica_left")[0]["step"] + 15)
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         self.wait_for_no_processes(1)
         self.assertEqual(launched.run.processes(), before)
         self.assertEqual(len(left), 4)
@@ -85,8 +84,7 @@ class Losses(runs.RunCase):
         self.rewind_run(run, step)
         again = self.launch("resume", "runs/left", name="left")
         again.at_step(last)
-        again.signal(signal.SIGINT)
-        self.assertEqual(again.end(), 0, again.output())
+        again.end_by(signal.SIGINT, 0)
         self.assertRegex(again.output(), f"every replica starts from the agreed model of step {step}.*"
                                          "3 instead of 3, of which 1, 2 were left")
         self.assertEqual({name[-1] for name in run.processes()}, {"0", "1", "2"})
@@ -109,18 +107,15 @@ class Losses(runs.RunCase):
         launched = self.start("asked", {"sync.method": "cocktail"})
         launched.at_step(3)
         pids = launched.run.processes()
-        code, out, err = self.strait("stop", "runs/asked", "--replica", "1")
-        self.assertEqual(code, 0, out + err)
+        out = self.ok("stop", "runs/asked", "--replica", "1")
         self.assertIn("replica 1 has left; active replicas: 0, 2", out)
         launched.at_step(launched.run.metrics()[-1]["step"] + 3)
         self.assertEqual(launched.run.processes(), pids)
         for words, why in [(["--replica", "1"], "active replicas: 0, 2"),
                            (["--replica", "7"], "active replicas: 0, 2")]:
-            code, out, err = self.strait("stop", "runs/asked", *words)
-            self.assertEqual(code, 10, out + err)
+            _, err = self.ended(10, "stop", "runs/asked", *words)
             self.assertIn(why, err)
-        code, out, err = self.strait("stop", "runs/asked")
-        self.assertEqual(code, 0, out + err)
+        self.ok("stop", "runs/asked")
         self.assertEqual(launched.end(), 0, launched.output())
         (event,) = launched.run.events("replica_left")
         self.assertEqual(event["text"], "on request")
@@ -135,8 +130,7 @@ class Losses(runs.RunCase):
     def test_refuses_methods_that_need_all_replicas(self):
         for method, words in {"noloco": "no consensus round covers", "onebit_adam": "after the consensus round"}.items():
             with self.subTest(method=method):
-                code, out, err = self.strait("plan", self.write_recipe("bad", {"sync.method": method}))
-                self.assertEqual(code, 10, out + err)
+                _, err = self.ended(10, "plan", self.write_recipe("bad", {"sync.method": method}))
                 place = r"\(bad.toml:\d+:\d+\)"
                 self.assertRegex(err, f'on_loss is "continue" {place}, but sync.method is "{method}" {place}, '
                                       f"which cannot continue.*{words}")

@@ -30,21 +30,33 @@ def torch_folder():
     return ""
 
 
-def build(name, source):
-    """Builds as a user does, in a copy of the sources outside the tree."""
-    copy = SCRATCH / "sources" / name
-    shutil.copytree(source, copy)
-    options = [f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DTorch_DIR={torch_folder()}"]
-    command("cmake", "-G", "Ninja", "-S", copy, "-B", SCRATCH / "plugins" / name, *options)
-    command("cmake", "--build", SCRATCH / "plugins" / name)
+def build(source):
+    """As a user does. Returns where."""
+    built = SCRATCH / "built" / source.name
+    command("cmake", "-G", "Ninja", "-S", source, "-B", built, f"-DCMAKE_PREFIX_PATH={PREFIX}",
+            f"-DTorch_DIR={torch_folder()}")
+    command("cmake", "--build", built)
+    return built
 
 
 def setUpModule():
+    """Installs strait and builds copies of the sources outside of the tree. What links all of strait is a project by
+    itself, as its page says; to configure one finds torch, which takes longer than to compile it, so the others are
+    folders of one project."""
     shutil.rmtree(SCRATCH, ignore_errors=True)
     command("cmake", "--install", BUILD, "--prefix", PREFIX)
-    for example in sorted((runs.ROOT / "recipes" / "plugins").glob("*/CMakeLists.txt")):
-        build(example.parent.name, example.parent)
-    build("wrong", runs.ROOT / "tests" / "processes" / "wrong_plugins")
+    sources, plugins = SCRATCH / "sources", SCRATCH / "plugins"
+    shutil.copytree(runs.ROOT / "recipes" / "plugins", sources)
+    shutil.copytree(runs.ROOT / "tests" / "processes" / "wrong_plugins", sources / "wrong")
+    plugins.mkdir()
+    (plugins / "program").symlink_to(build(sources / "program"))
+    folders = [file.parent.name for file in sources.glob("*/CMakeLists.txt") if file.parent.name != "program"]
+    (sources / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.25)\nproject(plugins LANGUAGES CXX)\n"
+        + "".join(f"add_subdirectory({name})\n" for name in folders))
+    built = build(sources)
+    for name in folders:
+        (plugins / name).symlink_to(built / name)
 
 
 class PluginCase(runs.RunCase):
@@ -56,21 +68,18 @@ class PluginCase(runs.RunCase):
         (self.home / "build" / "plugins").symlink_to(SCRATCH / "plugins")
 
     def plan(self, *words):
-        code, out, err = self.strait("plan", "--json", *words)
-        self.assertEqual(code, 0, err)
+        out = self.ok("plan", "--json", *words)
         return json.loads(out)
 
     def refusal(self, recipe, *words, code=10):
-        got, out, err = self.strait("plan", recipe, *words)
-        self.assertEqual(got, code, out + err)
+        _, err = self.ended(code, "plan", recipe, *words)
         self.assertEqual(err.count("\n"), 1, "one sentence")
         return err
 
     def run_example(self, name, *words, recipe="recipe.toml"):
         """Trains an example to the end and returns its run."""
         recipe = f"recipes/plugins/{name}/{recipe}"
-        code, out, err = self.strait("run", recipe, *words)
-        self.assertEqual(code, 0, out + err)
+        self.ok("run", recipe, *words)
         run = self.run_of(next((self.home / "runs").iterdir()).name)
         steps = run.plan()["steps"]
         metrics = run.metrics()
@@ -104,7 +113,6 @@ class Partition(PluginCase):
         self.assertEqual(self.chunks(run.plan()), self.chunks(planned))
         self.assertEqual(run.checkpoints()[-1], 20)
 
-
     def test_partition_with_several_chunks(self):
         run = self.run_example("partition", "--set", "pipeline.threads=1", recipe="chunks.toml")
         chunks = self.chunks(run.plan())
@@ -123,8 +131,7 @@ class Partition(PluginCase):
         whole.write_text((runs.ROOT / recipe).read_text())
         sets = ["pipeline.stages=1", "pipeline.chunks=1", "pipeline.partition=balanced"]
         sets += ["pipeline.threads=1", "name=whole"]
-        code, out, err = self.strait("run", whole, *(word for one in sets for word in ("--set", one)))
-        self.assertEqual(code, 0, out + err)
+        self.ok("run", whole, *(word for one in sets for word in ("--set", one)))
         self.assertEqual(run.curve(), self.run_of("whole").curve())
         # As many as the recipe says, in whatever schedule runs them.
         three = self.plan(recipe, "--set", "pipeline.chunks=3")
@@ -142,8 +149,7 @@ class OtherParts(PluginCase):
         # The promise of every list: the same bits in whatever order the stages work.
         usual = self.home / "usual.toml"
         usual.write_text(pathlib.Path("recipes/plugins/schedule/recipe.toml").read_text())
-        code, out, err = self.strait("run", usual, "--set", "pipeline.schedule=1f1b", "--set", "name=usual")
-        self.assertEqual(code, 0, out + err)
+        self.ok("run", usual, "--set", "pipeline.schedule=1f1b", "--set", "name=usual")
         self.assertEqual(run.curve(), self.run_of("usual").curve())
 
     def test_codec_sets_sent_bytes(self):
@@ -174,8 +180,7 @@ class OtherParts(PluginCase):
         self.assertEqual(averaging["staleness"], 2)
         self.assertAlmostEqual(averaging["step_bytes"] / averaging["round_bytes"], 1 / 5, 3)
         self.assertAlmostEqual(averaging["round_bytes"] / offers["diloco"]["round_bytes"], 1, 2)
-        code, out, err = self.strait("plan", recipe)
-        self.assertEqual(code, 0, err)
+        out = self.ok("plan", recipe)
         self.assertRegex(out, r"\n  \* averaging  .*  2 ")
         # "auto" compares it with the others, with its default settings.
         automatic = self.home / "automatic.toml"
@@ -191,8 +196,7 @@ class OtherParts(PluginCase):
         run = self.run_example("model")
         names = run.state(20)
         self.assertIn("pebble.blocks.3.up.weight", names)
-        code, out, err = self.strait("generate", run.path, "--prompt", "5 March", "--max-tokens", "3")
-        self.assertEqual(code, 0, out + err)
+        self.ok("generate", run.path, "--prompt", "5 March", "--max-tokens", "3")
         said = self.refusal("recipes/plugins/schedule/recipe.toml", "--set", "model.path=recipes/plugins/model/pebble")
         self.assertIn('model_type', said)
 
@@ -223,10 +227,8 @@ class Wrong(PluginCase):
         for name, reason in {
             "missing": "gives layer 3 (block 2) to no stage",
             "twice": "gives layer 3 (block 2) twice, to stage 0 and to stage 1",
-            "out_of_order": "is out of order: stage 1 begins with layer 0 (embedding)",
-            "empty": "leaves stage 1 empty",
-            "chunks": "gives stage 0 2 chunks, but pipeline.chunks is 1",
-            "stranger": "puts stage 1 on host 7",
+            "out_of_order": "is out of order: stage 1 begins with layer 0 (embedding)", "empty": "leaves stage 1 empty",
+            "chunks": "gives stage 0 2 chunks, but pipeline.chunks is 1", "stranger": "puts stage 1 on host 7",
             "throws": "failed: the stars are not right",
         }.items():
             said = self.answer(name)
@@ -269,7 +271,6 @@ class Wrong(PluginCase):
         said = self.refusal(self.RECIPE, "--set", "pipeline.partition=plugin:text.so")
         self.assertIn("cannot be loaded", said)
 
-
     def test_refuses_invalid_schedules(self):
         recipe = "recipes/plugins/schedule/recipe.toml"
         plugins = 'plugins=["build/plugins/wrong/libwrong_schedules.so"]'
@@ -283,8 +284,7 @@ class Wrong(PluginCase):
         for on_loss in ("stop", "continue"):  # going on among the others would keep one of two models
             settings = [*words, f"sync.on_loss={on_loss}", f"name={on_loss}"]
             overrides = [word for one in settings for word in ("--set", one)]
-            code, out, err = self.strait("run", "recipes/plugins/sync/recipe.toml", *overrides)
-            self.assertEqual(code, 11, out + err)
+            out, err = self.ended(11, "run", "recipes/plugins/sync/recipe.toml", *overrides)
             forked = r"replicas \d and \d hold different bits of [\w.]+(, [\w.]+)* before step \d+"
             self.assertRegex(out + err, forked)
             self.assertIn("their states have forked; resume from the last checkpoint", out + err)

@@ -25,11 +25,8 @@ except KeyboardInterrupt:
 
 class Python(runs.RunCase):
     RECIPE = {
-        "name": "from-python",
-        "seed": 7,
-        "model": {"path": "model", "weights": "random"},
-        "data": {"train": ["train.jsonl"], "tokenizer": "bytes", "row": 32},
-        "pipeline": {"stages": 2, "threads": 1},
+        "name": "from-python", "seed": 7, "model": {"path": "model", "weights": "random"},
+        "data": {"train": ["train.jsonl"], "tokenizer": "bytes", "row": 32}, "pipeline": {"stages": 2, "threads": 1},
         "train": {"steps": 6, "batch": 8, "micro_batch": 2, "learning_rate": 0.003, "betas": (0.9, 0.95)},
         "checkpoint": {"every": 0},
     }

@@ -113,8 +113,7 @@ class Recipes(runs.RunCase):
             self.assertIn("1 step of", self.ok("plan", *words))
         self.ok("run", "quickstart.toml", "--set", "train.steps=1")
         self.assertIn(f"strait run {'quickstart.toml'}", (self.home / "quickstart.toml").read_text())
-        code, _, err = self.strait("init", "quickstarts")
-        self.assertEqual(code, 10)
+        _, err = self.ended(10, "init", "quickstarts")
         self.assertRegex(err, "quickstarts; there are: gpt-oss-qlora, gpt2-full, .*quickstart")
 
     def test_chat_adapter_from_init_to_peft(self):

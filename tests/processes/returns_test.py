@@ -180,8 +180,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         ]:
             recipe = self.write_recipe("cannot", settings)
             without = [word for replica in words for word in ("--without", replica)]
-            code, out, err = self.strait("run", recipe, *without)
-            self.assertEqual(code, 10, out + err)
+            _, err = self.ended(10, "run", recipe, *without)
             self.assertIn("the run cannot start without replica", err)
             self.assertIn(why, err)
             self.assertEqual(len(err.strip().splitlines()), 1, err)
@@ -192,12 +191,10 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         launched.at_step(2)
         path = launched.run.path
         for replica, why in [(1, "it is active; active replicas: 0, 1, 2"), (3, "its replicas are 0 to 2")]:
-            code, out, err = self.strait("resume", path, "--replica", replica)
-            self.assertEqual(code, 10, out + err)
+            _, err = self.ended(10, "resume", path, "--replica", replica)
             self.assertIn(why, err)
             self.assertEqual(len(err.strip().splitlines()), 1, err)
-        code, out, err = self.strait("stop", path, "--replica", 0)
-        self.assertEqual(code, 0, out + err)
+        self.ok("stop", path, "--replica", 0)
         code, out, err = self.strait("status", path)
         self.assertIn("active replicas: 1, 2", out)
         self.assertRegex(out, r"replica 0 left at step \d+: on request")
@@ -206,8 +203,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         self.assertIn("active replicas: 0, 1, 2", out)
         self.assertNotIn("left at step", out)
         self.stop(launched)
-        code, out, err = self.strait("resume", path, "--replica", 0)
-        self.assertEqual(code, 10, out + err)
+        _, err = self.ended(10, "resume", path, "--replica", 0)
         self.assertIn("no run is live in", err)
 
 

@@ -94,24 +94,15 @@ def gpt2_shapes(config):
     width, inner = config["n_embd"], 4 * config["n_embd"]
     shapes = {
         "transformer.wte.weight": [config["vocab_size"], width],
-        "transformer.wpe.weight": [config["n_positions"], width],
-        "transformer.ln_f.weight": [width],
+        "transformer.wpe.weight": [config["n_positions"], width], "transformer.ln_f.weight": [width],
         "transformer.ln_f.bias": [width],
     }
     for i in range(config["n_layer"]):
         for name, shape in {
-            "ln_1.weight": [width],
-            "ln_1.bias": [width],
-            "attn.c_attn.weight": [width, 3 * width],
-            "attn.c_attn.bias": [3 * width],
-            "attn.c_proj.weight": [width, width],
-            "attn.c_proj.bias": [width],
-            "ln_2.weight": [width],
-            "ln_2.bias": [width],
-            "mlp.c_fc.weight": [width, inner],
-            "mlp.c_fc.bias": [inner],
-            "mlp.c_proj.weight": [inner, width],
-            "mlp.c_proj.bias": [width],
+            "ln_1.weight": [width], "ln_1.bias": [width], "attn.c_attn.weight": [width, 3 * width],
+            "attn.c_attn.bias": [3 * width], "attn.c_proj.weight": [width, width], "attn.c_proj.bias": [width],
+            "ln_2.weight": [width], "ln_2.bias": [width], "mlp.c_fc.weight": [width, inner], "mlp.c_fc.bias": [inner],
+            "mlp.c_proj.weight": [inner, width], "mlp.c_proj.bias": [width],
         }.items():
             shapes[f"transformer.h.{i}.{name}"] = shape
     return shapes
@@ -290,11 +281,8 @@ class Launched:
             popen.setdefault("stdout", out)
             popen.setdefault("stderr", subprocess.STDOUT)
             self.process = subprocess.Popen(
-                [program or case.program, *map(str, words)],
-                cwd=case.home,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                **popen,
+                [program or case.program, *map(str, words)], cwd=case.home, stdin=subprocess.DEVNULL,
+                start_new_session=True, **popen,
             )
         case.started.append(self)
 
@@ -337,6 +325,11 @@ class Launched:
         self.case.launcher_was_killed |= number == signal.SIGKILL
         self.process.send_signal(number)
 
+    def end_by(self, number, code):
+        """A signal ends it, with this exit code."""
+        self.signal(number)
+        self.case.assertEqual(self.end(), code, self.output())
+
     def end(self, seconds=TIMEOUT):
         """The exit code."""
         try:
@@ -350,32 +343,13 @@ class RunCase(unittest.TestCase):
     half-written file may be left."""
 
     CONFIG = {
-        "model_type": "gpt2",
-        "vocab_size": 257,
-        "n_positions": 64,
-        "n_embd": 32,
-        "n_layer": 4,
-        "n_head": 2,
-        "embd_pdrop": 0.1,
-        "attn_pdrop": 0.1,
-        "resid_pdrop": 0.1,
-        "tie_word_embeddings": True,
+        "model_type": "gpt2", "vocab_size": 257, "n_positions": 64, "n_embd": 32, "n_layer": 4, "n_head": 2,
+        "embd_pdrop": 0.1, "attn_pdrop": 0.1, "resid_pdrop": 0.1, "tie_word_embeddings": True,
     }
     SETTINGS = {
-        "seed": 7,
-        "model.path": "model",
-        "model.weights": "random",
-        "data.train": "train.jsonl",
-        "data.tokenizer": "bytes",
-        "data.row": 32,
-        "pipeline.stages": 2,
-        "pipeline.threads": 1,
-        "train.steps": 20,
-        "train.batch": 8,
-        "train.micro_batch": 2,
-        "train.learning_rate": 0.003,
-        "train.warmup": 3,
-        "train.clip": 0.5,
+        "seed": 7, "model.path": "model", "model.weights": "random", "data.train": "train.jsonl",
+        "data.tokenizer": "bytes", "data.row": 32, "pipeline.stages": 2, "pipeline.threads": 1, "train.steps": 20,
+        "train.batch": 8, "train.micro_batch": 2, "train.learning_rate": 0.003, "train.warmup": 3, "train.clip": 0.5,
         "checkpoint.every": 0,
     }
 
@@ -431,19 +405,20 @@ class RunCase(unittest.TestCase):
     def strait(self, *words, seconds=TIMEOUT):
         """Runs to the end: (exit code, stdout, stderr)."""
         done = subprocess.run(
-            [self.program, *map(str, words)],
-            cwd=self.home,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
+            [self.program, *map(str, words)], cwd=self.home, stdin=subprocess.DEVNULL, capture_output=True,
             timeout=scaled_timeout(seconds),
         )
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
+    def ended(self, code, *words):
+        """Runs to the end, with this code: (stdout, stderr)."""
+        got, out, err = self.strait(*words)
+        self.assertEqual(got, code, f"{words}\n{out}{err}")
+        return out, err
+
     def ok(self, *words):
         """Runs to the end, with code 0: stdout."""
-        code, out, err = self.strait(*words)
-        self.assertEqual(code, 0, f"{words}\n{out}{err}")
-        return out
+        return self.ended(0, *words)[0]
 
     def run_of(self, name):
         return Run(self.home / "runs" / name)
@@ -492,8 +467,7 @@ class RunCase(unittest.TestCase):
         """The run has been evaluated at these steps, and `strait eval` finds what the last one did."""
         evaluations = run.events("evaluated")
         self.assertEqual([e["step"] for e in evaluations], steps)
-        code, out, err = self.strait("eval", run.path, "--json")
-        self.assertEqual(code, 0, err)
+        out = self.ok("eval", run.path, "--json")
         self.assertAlmostEqual(json.loads(out)["loss"], evaluations[-1]["loss"], places=5)
 
     def start(self, name, settings=None, **popen):
@@ -501,9 +475,7 @@ class RunCase(unittest.TestCase):
 
     def run_processes(self):
         table = processes()
-        return {
-            pid: table[pid] for pid in descendants(table, os.getpid()) if table[pid][1] not in "ZX"
-        }
+        return {pid: table[pid] for pid in descendants(table, os.getpid()) if table[pid][1] not in "ZX"}
 
     def wait_for_no_processes(self, seconds=10):
         """Waits until no process of any run is left."""

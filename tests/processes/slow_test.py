@@ -23,11 +23,9 @@ class Slow(runs.RunCase):
         said = slow()[0]["text"]
         self.assertRegex(said, rf"^{LINK} carries [23](\.\d+)? Mbit/s from stage [01].0, where links like it carry ")
         launched.wait_for("the console to show it", lambda: said in launched.output())
-        code, out, err = self.strait("status", "runs/run")
-        self.assertEqual(code, 0, err)
+        out = self.ok("status", "runs/run")
         self.assertRegex(out, rf"slow: {LINK} carries [23](\.\d+)? Mbit/s from stage")
-        launched.signal(signal.SIGTERM)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGTERM, 0)
         for one in slow():
             self.assertIn(LINK, one["text"])
         print(f"named after {steps} steps: {said}")
@@ -44,14 +42,12 @@ class Slow(runs.RunCase):
             words = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
             kept = [word for word in words if word.split("=")[0] in known]
             self.assertEqual(kept, [expected] if own else [expected, "KMP_BLOCKTIME=1"])
-            launched.signal(signal.SIGTERM)
-            self.assertEqual(launched.end(), 0, launched.output())
+            launched.end_by(signal.SIGTERM, 0)
 
     def test_plan_says_that_one_link_alone_is_simulated(self):
         settings = {"pipeline.stages": 3, "hosts.simulate.rate": "3Mbit/s"}
         for link, says in ((LINK, f"only {LINK} is simulated"), (None, "every link is simulated")):
-            code, out, err = self.strait("plan", self.write_recipe("one", {**settings, "hosts.simulate.link": link}))
-            self.assertEqual(code, 0, err)
+            out = self.ok("plan", self.write_recipe("one", {**settings, "hosts.simulate.link": link}))
             self.assertIn(f"\n{says}, in each direction: 3 Mbit/s", out)
             self.assertEqual(out.count("CURVE, simulated"), 1 if link else out.count("CURVE"), out)
             self.assertRegex(out, rf"{LINK} +CURVE, simulated")

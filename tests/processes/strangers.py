@@ -421,8 +421,7 @@ class Attacks:
         quiet = self.start("quiet", settings)
         watch = self.watch_memory(quiet)
         quiet.at_step(last)
-        quiet.signal(signal.SIGTERM)
-        self.assertEqual(quiet.end(), 0, quiet.output())
+        quiet.end_by(signal.SIGTERM, 0)
         peaks = watch.stop()
         expected = {step: one for step, one in quiet.run.curve().items() if step <= last}
         self.assert_same_bits((expected, {}), (run.curve(), {}))

@@ -137,8 +137,7 @@ class Verbs(runs.RunCase):
         code, _, err = self.strait(*words)
         self.assertEqual((code, f"strait: port {port} of 127.0.0.1 cannot be bound" in err), (1, True), err)
         self.scrape(port)
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         self.assertEqual(tracker.end(), 0, tracker.output())
 
     def scrape(self, port):
