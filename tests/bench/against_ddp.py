@@ -33,8 +33,7 @@ MICRO_BATCH = 2
 OURS = {
     "allreduce": {"sync.method": "allreduce", "sync.wire_dtype": "float32"},
     "allreduce bfloat16": {"sync.method": "allreduce", "sync.wire_dtype": "bfloat16"},
-    "powersgd rank 2": {"sync.method": "powersgd", "sync.rank": 2},
-    "cocktail": {"sync.method": "cocktail"},
+    "powersgd rank 2": {"sync.method": "powersgd", "sync.rank": 2}, "cocktail": {"sync.method": "cocktail"},
 }
 THEIRS = {"DDP": "plain", "DDP fp16 hook": "fp16", "DDP PowerSGD rank 2": "powersgd2"}
 

@@ -8,7 +8,6 @@ Needs transformers; exit code 77 where it is missing. The model is half the bloc
 random weights. Loading and prompts cancel out: a time is that of long answers less that of short ones.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -27,7 +26,6 @@ except ImportError as error:
 
 import machinery
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROMPT = "The quick"
 MODEL = {"n_layer": 6}
 QUICK = {"n_layer": 1, "n_embd": 64, "n_head": 2, "vocab_size": 512}
@@ -70,14 +68,7 @@ def seconds_of_torch(model, together, tokens):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", ROOT / "build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--together", type=int, nargs="+", default=[1, 8, 64])
-    parser.add_argument("--tokens", type=int, default=64, help="by which long answers are longer than short ones")
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, rounds=3, threads=2, together=[1, 8, 64], tokens=64)
     short, long = (1, 5) if options.quick else (8, 8 + options.tokens)
     if options.quick:
         options.rounds, options.together = 1, [1, 8]
@@ -88,7 +79,7 @@ def main():
           f"transformers {transformers.__version__}")
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        program = pathlib.Path(options.bin).resolve() / "strait"
+        program = options.bin / "strait"
         make_run(folder, program, options)
         model = transformers.AutoModelForCausalLM.from_pretrained(folder / "exported").float().eval()
         ways = {"strait": lambda *words: seconds_of_ours(folder, program, *words),

@@ -6,14 +6,10 @@ usage: beside_saving.py [--bin FOLDER] [--folder FOLDER] [--every 50 10] [--chec
 Two stages of GPT-2's width, one thread each. --folder: on the disk that is to be measured.
 """
 
-import argparse
 import json
-import os
-import pathlib
 import random
 import statistics
 import sys
-import tempfile
 
 import machinery
 import narrow_links
@@ -61,23 +57,12 @@ class Measurement:
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--folder")
-    parser.add_argument("--every", type=int, nargs="*", default=[50, 10])
-    parser.add_argument("--checkpoints", type=int, default=3)
-    parser.add_argument("--row", type=int, default=ROW, help="tokens of a row, at most 128")
-    parser.add_argument("--rows", type=int, default=4, help="of a step, each a micro-batch")
-    parser.add_argument("--modes", nargs="*", choices=MODES, default=list(MODES))
-    parser.add_argument("--codecs", nargs="*", choices=CODECS, default=list(CODECS))
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
-    program = pathlib.Path(options.bin).resolve() / "strait"
+    options = machinery.options_of(__doc__, folder=None, every=[50, 10], checkpoints=3, row=ROW, rows=4, modes=MODES,
+                                   codecs=CODECS)
+    program = options.bin / "strait"
     every = [5] if options.quick else options.every
-    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print("codec  every  checkpoints  MB each  s/step  stands still, s each  share of time  s a step in all")
-    with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        folder = pathlib.Path(name)
+    with machinery.scratch(options.folder) as folder:
+        print("codec  every  checkpoints  MB each  s/step  stands still, s each  share of time  s a step in all")
         make_bench(folder, SMALL if options.quick else SIZES, options)
         for codec in options.codecs:
             for interval in every:
@@ -88,7 +73,6 @@ def main():
                           f"  {each:20.4f}  {one.stood / one.seconds:13.2%}"
                           f"  {one.seconds / one.steps:15.3f}",
                           flush=True)
-    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

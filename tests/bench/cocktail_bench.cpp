@@ -6,12 +6,12 @@
 #include <benchmark/benchmark.h>
 
 #include <array>
-#include <cstdio>
 #include <cstring>
 #include <random>
 
 #include "framework/sync/methods.h"
 #include "framework/sync/slots.h"
+#include "tests/bench/share_reporter.h"
 
 namespace {
 
@@ -133,37 +133,6 @@ void apply(benchmark::State& state, const SyncSettings& settings) {
   count_bytes(state);
 }
 
-// As the console shows it, and at the end each speed as a share of the copy of the same size.
-class ShareReporter : public benchmark::ConsoleReporter {
- public:
-  void ReportRuns(const std::vector<Run>& runs) override {
-    ConsoleReporter::ReportRuns(runs);
-    for (const Run& run : runs) {
-      const auto found = run.counters.find("bytes_per_second");
-      if (found != run.counters.end()) speeds_.emplace_back(run.benchmark_name(), found->second);
-    }
-  }
-  void Finalize() override {
-    std::map<std::string, double> copies;
-    const auto size_of = [](const std::string& name) { return name.substr(name.rfind('/') + 1); };
-    for (const auto& [name, speed] : speeds_) {
-      if (name.rfind("copy/", 0) == 0) copies[size_of(name)] = speed;
-    }
-    GetOutputStream() << "\nbytes of weights per second, as a share of memcpy's\n";
-    for (const auto& [name, speed] : speeds_) {
-      const auto copied = copies.find(size_of(name));
-      if (copied == copies.end()) continue;
-      std::array<char, 160> line{};
-      std::snprintf(line.data(), line.size(), "%-50s %6.2f GB/s %6.1f %%\n", name.c_str(),
-                    speed / 1e9, 100 * speed / copied->second);
-      GetOutputStream() << line.data();
-    }
-  }
-
- private:
-  std::vector<std::pair<std::string, double>> speeds_;
-};
-
 void register_all() {
   constexpr std::array<std::int64_t, 2> kValues{1 << 20, 1 << 24};  // 4 and 64 MiB
   const auto add = [&](const std::string& name, auto function, auto... arguments) {
@@ -189,8 +158,5 @@ void register_all() {
 
 int main(int argc, char** argv) {
   register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  ShareReporter reporter;
-  return benchmark::RunSpecifiedBenchmarks(&reporter) == 0 ? 1 : 0;
+  return strait::run_benchmarks(argc, argv, "bytes of weights");
 }

@@ -6,7 +6,6 @@ Each case is planned twice, as a first plan and with the speeds that strait prob
 --cases: only those whose names contain one of the words.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -102,14 +101,8 @@ def show_errors(what, ratios):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    root = pathlib.Path(__file__).resolve().parents[2]
-    parser.add_argument("--bin", type=pathlib.Path, default=root / "build/release/bin")
-    parser.add_argument("--steps", type=int, default=WARM + 9)
-    parser.add_argument("--cases", nargs="*", default=[""])
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
-    row, batch = (32, 4) if options.quick else (128, 16)
+    options = machinery.options_of(__doc__, steps=WARM + 9, cases=[""])
+    row, batch = (32, 8) if options.quick else (128, 16)
     chosen = {name: case for name, case in cases().items() if any(word in name for word in options.cases)}
     if options.quick:
         options.steps = WARM + 3

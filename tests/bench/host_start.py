@@ -117,8 +117,7 @@ class Start(hosts.HostsCase):
         taken["at: processes started"] = at["started"]
         taken["at: last hello"] = at["last connected"]
         taken["at: training"] = at["training"]
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
+        launched.end_by(signal.SIGINT, 0)
         return taken | spent
 
     def test_start(self):

@@ -4,6 +4,7 @@ usage: machinery.py [--bin FOLDER] [--rounds 5] [--steps 12] [--quick]
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -33,6 +34,35 @@ RECIPE = {
     "data.row": MODEL["n_positions"], "pipeline.threads": 1, "train.batch": 2 * MICRO_BATCHES, "train.micro_batch": 2,
     "train.learning_rate": 1e-3,
 }
+
+
+def options_of(doc, **defaults):
+    """What the command line says: --bin, --quick and an option for each of these: a list, or a dictionary to choose from,
+    takes several values, False is a flag."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=os.environ.get("STRAIT_BIN", ROOT / "build/release/bin"))
+    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
+    for name, default in defaults.items():
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true")
+        elif isinstance(default, dict):
+            parser.add_argument(f"--{name}", nargs="*", choices=default, default=list(default))
+        elif isinstance(default, list):
+            parser.add_argument(f"--{name}", nargs="*", type=type(default[0]) if default else str, default=default)
+        else:
+            parser.add_argument(f"--{name}", type=str if default is None else type(default), default=default)
+    options = parser.parse_args()
+    options.bin = options.bin.resolve()
+    return options
+
+
+@contextlib.contextmanager
+def scratch(folder=None):
+    """An empty folder. The load of the machine is printed before and after."""
+    print(f"seed {SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        yield pathlib.Path(name)
+    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 def write_recipe(folder, name, settings):
@@ -234,18 +264,10 @@ def show_start(program, folder, times):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
+    options = options_of(__doc__, rounds=5, steps=12)
     rounds, steps = (1, 6) if options.quick else (options.rounds, options.steps)
-    binaries = pathlib.Path(options.bin).resolve()
-    program, simulate = binaries / "strait", binaries / "simulate"
-    print(f"seed {SEED}, {os.cpu_count()} cores, load {' '.join(map(str, os.getloadavg()))}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    program, simulate = options.bin / "strait", options.bin / "simulate"
+    with scratch() as folder:
         make_bench(folder, steps, options.quick)
         plans, runs, measured = {}, {}, []
         for stages in (1, 2):
@@ -260,7 +282,6 @@ def main():
         show_speed(simulate, measured)
         show_memory(plans, runs)
         show_start(program, folder, 1 if options.quick else 3)
-    print(f"load {' '.join(map(str, os.getloadavg()))}")
 
 
 if __name__ == "__main__":

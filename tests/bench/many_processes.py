@@ -5,7 +5,6 @@ Prints a row per layout (stages x replicas): seconds from the command to the las
 the end; seconds a step; MiB of memory a process.
 """
 
-import argparse
 import json
 import pathlib
 import subprocess
@@ -15,7 +14,6 @@ import time
 
 import machinery
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 2
 
 
@@ -65,16 +63,11 @@ def measure(program, stages, replicas):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("--bin", default=ROOT / "build" / "release" / "bin")
-    arguments.add_argument("--layout", nargs="+", default=["64x1", "64x4"])
-    arguments.add_argument("--quick", action="store_true")
-    words = arguments.parse_args()
+    options = machinery.options_of(__doc__, layout=["64x1", "64x4"])
     print("processes  hello s  training s  end s  step s  MiB a process")
-    for layout in ["3x2"] if words.quick else words.layout:
+    for layout in ["3x2"] if options.quick else options.layout:
         stages, replicas = map(int, layout.split("x"))
-        program = pathlib.Path(words.bin).resolve() / "strait"
-        hello, training, end, step, memory, count = measure(program, stages, replicas)
+        hello, training, end, step, memory, count = measure(options.bin / "strait", stages, replicas)
         if count != stages * replicas:
             sys.exit(f"{count} processes said hello, not {stages * replicas}")
         print(f"{count:9}  {hello:7.1f}  {training:10.1f}  {end:5.1f}  {step:6.2f}  "

@@ -5,7 +5,6 @@ usage: memory_plan.py [--bin FOLDER] [--models small middle] [--cases WORD ...] 
 Each case is a short run. Its last lines say the most that each process took, and what was planned.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -104,17 +103,11 @@ def show(program, folder, options, model):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--cases", nargs="+", default=[""], help="those whose names contain a word of these")
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, models=MODELS, cases=[""], steps=6)
     if options.quick:
         options.models, options.cases, options.steps = ["small"], list(QUICK), 2
     print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {' '.join(map(str, os.getloadavg()))}")
-    program = pathlib.Path(options.bin).resolve() / "strait"
+    program = options.bin / "strait"
     with tempfile.TemporaryDirectory() as name:
         for model in options.models:
             show(program, pathlib.Path(name), options, model)

@@ -6,14 +6,11 @@ Starts itself again in a network namespace of its own, whose loopback is narrow:
 `unshare` and `tc`. Exit code 77, with the reason, where that cannot be had.
 """
 
-import argparse
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 
 import machinery
 
@@ -150,23 +147,13 @@ def show(width, taken, forecasts):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=16)
-    parser.add_argument("--codecs", nargs="*", choices=CODECS, default=list(CODECS)[1:])
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, rounds=3, steps=16, codecs=list(CODECS)[1:])
     enter_namespace()
     rounds, steps = (1, 8) if options.quick else (options.rounds, options.steps)
-    binaries = pathlib.Path(options.bin).resolve()
-    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    with machinery.scratch() as folder:
         make_bench(folder, steps, options.quick)
         codecs = ["raw fp32", *options.codecs]
-        measure_all(binaries / "strait", binaries / "simulate", folder, rounds, codecs)
-    print(f"load {os.getloadavg()[0]:.1f}")
+        measure_all(options.bin / "strait", options.bin / "simulate", folder, rounds, codecs)
 
 
 if __name__ == "__main__":

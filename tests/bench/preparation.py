@@ -5,7 +5,6 @@ usage: preparation.py [--bin FOLDER] [--tokens 2000000] [--megabytes 100] [--mod
 With --model also tokens per processor second of a real tokenizer, the tokenizer process included.
 """
 
-import argparse
 import json
 import math
 import os
@@ -14,10 +13,10 @@ import random
 import re
 import resource
 import subprocess
-import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import machinery
+
 LENGTHS = ((60, 0.6, 128), (200, 0.8, 512), (800, 0.6, 2048))  # median and sigma of bytes, row
 
 
@@ -51,19 +50,11 @@ def records(path, tokens, median, sigma, longest):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", ROOT / "build/release/bin"))
-    parser.add_argument("--tokens", type=int, default=2_000_000)
-    parser.add_argument("--megabytes", type=int, default=100)
-    parser.add_argument("--model")
-    parser.add_argument("--data")
-    parser.add_argument("--quick", action="store_true", help="small: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, tokens=2_000_000, megabytes=100, model=None, data=None)
     if options.quick:
         options.tokens, options.megabytes = 20_000, 4
-    program = pathlib.Path(options.bin).resolve() / "strait"
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    program = options.bin / "strait"
+    with machinery.scratch() as folder:
         for median, sigma, row in LENGTHS:
             records(folder / "records.jsonl", options.tokens, median, sigma, row)
             for packing in ("first_fit", "decreasing", "single"):

@@ -8,11 +8,11 @@
 
 #include <array>
 #include <cstring>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "kernels/row_quantization.h"
+#include "tests/bench/share_reporter.h"
 
 namespace {
 
@@ -149,38 +149,6 @@ void decode_change_with_operators(benchmark::State& state) {
   count_bytes(state);
 }
 
-// As the console shows it, and at the end each speed as a share of the copy of the same size.
-class RatioReporter : public benchmark::ConsoleReporter {
- public:
-  void ReportRuns(const std::vector<Run>& runs) override {
-    ConsoleReporter::ReportRuns(runs);
-    for (const Run& run : runs) {
-      const auto found = run.counters.find("bytes_per_second");
-      if (found == run.counters.end()) continue;
-      speeds_.emplace_back(run.benchmark_name(), found->second.value);
-    }
-  }
-
-  void Finalize() override {
-    std::map<std::string, double> copies;
-    for (const auto& [name, speed] : speeds_) {
-      if (name.rfind("copy/", 0) == 0) copies[name.substr(5)] = speed;
-    }
-    GetOutputStream() << "\nfloat32 bytes per second, as a share of memcpy's\n";
-    for (const auto& [name, speed] : speeds_) {
-      const auto copied = copies.find(name.substr(name.rfind('/') + 1));
-      if (copied == copies.end()) continue;
-      std::array<char, 160> line{};
-      std::snprintf(line.data(), line.size(), "%-60s %6.2f GB/s %6.1f %%\n", name.c_str(),
-                    speed / 1e9, 100 * speed / copied->second);
-      GetOutputStream() << line.data();
-    }
-  }
-
- private:
-  std::vector<std::pair<std::string, double>> speeds_;
-};
-
 void register_all() {
   constexpr std::array<std::int64_t, 2> kTokens{32, 16384};  // 128 KiB and 64 MiB
   const auto add = [&](const std::string& name, auto function, auto... arguments) {
@@ -213,8 +181,5 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);
   at::manual_seed(1);
   register_all();
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  RatioReporter reporter;
-  return benchmark::RunSpecifiedBenchmarks(&reporter) == 0 ? 1 : 0;
+  return strait::run_benchmarks(argc, argv, "float32 bytes");
 }

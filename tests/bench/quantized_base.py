@@ -6,13 +6,11 @@ usage: quantized_base.py [--bin FOLDER] [--blocks 6] [--steps 3] [--rounds 2] [-
 The layers are Qwen2-0.5B's, few of them, with random weights, over one stage and over two.
 """
 
-import argparse
 import json
 import os
 import pathlib
 import statistics
 import subprocess
-import tempfile
 
 import machinery
 
@@ -142,24 +140,16 @@ def show_seven_billion(bench, empty):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--blocks", type=int, default=6)
-    parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, blocks=6, steps=3, rounds=2)
     if options.quick:
         options.steps, options.rounds = 2, 1
-    print(f"{os.cpu_count()} cores, load {' '.join(map(str, os.getloadavg()))}")
-    with tempfile.TemporaryDirectory() as name:
-        program = pathlib.Path(options.bin).resolve() / "strait"
-        bench = Bench(pathlib.Path(name), program, options)
+    with machinery.scratch() as folder:
+        program = options.bin / "strait"
+        bench = Bench(folder, program, options)
         empty = empty_process(bench)
         times = show_memory(bench, empty)
         show_speed(bench, times)
         show_seven_billion(bench, empty)
-    print(f"load {' '.join(map(str, os.getloadavg()))}")
 
 
 if __name__ == "__main__":

@@ -8,14 +8,10 @@ measured stands what `strait plan` says, for this pace and this link, and what i
 took no time. Exit code 77, with the reason, where such a namespace cannot be had.
 """
 
-import argparse
 import json
-import os
-import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 import machinery
@@ -28,12 +24,10 @@ NO_SYNC = "no sync"
 METHODS = {
     NO_SYNC: {"sync.method": "diloco", "sync.every": 100000},
     "allreduce bfloat16": {"sync.method": "allreduce", "sync.wire_dtype": "bfloat16"},
-    "cocktail": {"sync.method": "cocktail"},
-    "powersgd rank 2": {"sync.method": "powersgd"},
+    "cocktail": {"sync.method": "cocktail"}, "powersgd rank 2": {"sync.method": "powersgd"},
 }
 MORE_METHODS = {
-    "allreduce": {"sync.method": "allreduce"},
-    "bytegrad": {"sync.method": "bytegrad"},
+    "allreduce": {"sync.method": "allreduce"}, "bytegrad": {"sync.method": "bytegrad"},
     "cocktail .5/.5/4": {"sync.method": "cocktail", "sync.random": 0.5, "sync.top": 0.5},
     "cocktail .12/1/1": {"sync.method": "cocktail", "sync.random": 0.12, "sync.top": 1, "sync.bits": 1},
 }
@@ -105,20 +99,11 @@ def parameters_of(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=14)
-    parser.add_argument("--times", type=float, default=10)
-    parser.add_argument("--methods", nargs="*", choices=ALL_METHODS, default=list(METHODS))
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, rounds=3, steps=14, times=10.0, methods=list(METHODS))
     narrow_links.enter_namespace()
     rounds, steps = (1, 8) if options.quick else (options.rounds, options.steps)
-    program = pathlib.Path(options.bin).resolve() / "strait"
-    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    program = options.bin / "strait"
+    with machinery.scratch() as folder:
         make_bench(folder, steps, options.quick)
         narrow_links.shape(0)
         alone, _ = seconds_of_a_step(program, folder, NO_SYNC)
@@ -143,7 +128,6 @@ def main():
             print(f"{method:19}  {statistics.median(seconds):6.3f}  {ratio:13.3f}"
                   f"  {forecast.slowdown(method):7.3f}  {forecast.slowdown(method, False):14.3f}"
                   f"  {sent[method] / 1e3:20.1f} kB  {reduced / sent[method]:14.1f}")
-    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

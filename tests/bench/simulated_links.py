@@ -8,7 +8,6 @@ Two stages. --netlab: a program that makes namespaces lab0, lab1 and lab2 joined
 a delay ("netlab up FILE", root); without it only the simulated run and the forecast are shown.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -103,16 +102,7 @@ class Lab:
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    root = pathlib.Path(__file__).resolve().parents[2]
-    parser.add_argument("--bin", type=pathlib.Path, default=root / "build/release/bin")
-    parser.add_argument("--netlab", type=pathlib.Path)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--rate", type=float, default=100, help="Mbit/s")
-    parser.add_argument("--delay", type=float, default=20, help="ms, one way")
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, netlab=None, rounds=3, steps=12, rate=100.0, delay=20.0)
     if options.quick:
         options.rounds, options.steps = 1, WARM + 2
     size = SMALL if options.quick else BIG
@@ -121,7 +111,7 @@ def main():
 
 
 def measure(options, folder, size):
-    programs = options.bin.resolve()
+    programs = options.bin
     make_bench(folder, size)
     simulate = {"hosts.simulate.rate": f"{options.rate}Mbit/s", "hosts.simulate.delay": f"{options.delay}ms"}
     join = {
@@ -135,7 +125,7 @@ def measure(options, folder, size):
                           capture_output=True)
     print(f"{options.rate:g} Mbit/s, {options.delay:g} ms one way, load {os.getloadavg()[0]:.1f}")
     print(f"forecast of the simulated run: {json.loads(plan.stdout)['step_seconds']:.3f} s a step")
-    lab = Lab(options.netlab.resolve(), folder, options.rate, options.delay) if options.netlab else None
+    lab = Lab(pathlib.Path(options.netlab).resolve(), folder, options.rate, options.delay) if options.netlab else None
     taken = {"plain": [], "simulated": [], "apart": []}
     try:
         for _ in range(options.rounds):

@@ -6,7 +6,6 @@ usage: slow_link.py [--bin FOLDER] [--ratio 29] [--seeds 2] [--steps 10] [--code
 --ratio 0: the link is as wide as the machine makes it.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -89,18 +88,10 @@ def rate_for(program, folder, ratio):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--ratio", type=float, default=29)
-    parser.add_argument("--rate", type=float, help="Mbit/s, in place of --ratio")
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--codecs", nargs="*", choices=CODECS, default=list(CODECS))
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, ratio=29.0, rate=None, seeds=2, steps=10, codecs=CODECS)
     if options.quick:
         options.seeds, options.steps = 1, 6
-    program = pathlib.Path(options.bin).resolve() / "strait"
+    program = options.bin / "strait"
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -7,7 +7,6 @@ drawn from its number. --replicas: instead, a fast and a ten times slower replic
 Needs root.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -97,14 +96,7 @@ def rows_of_replicas(cluster):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin", type=pathlib.Path, default=machinery.ROOT / "build/release/bin")
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--clusters", type=int, default=20)
-    parser.add_argument("--replicas", action="store_true")
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, steps=10, first=1, clusters=20, replicas=False)
     if not control_group.usable():
         print("skipped: needs root, and cgroups that it may write")
         sys.exit(77)

@@ -8,10 +8,8 @@ needs root, `unshare` and `tc`. --former: programs of a build that is measured i
 with the reason, where such a namespace cannot be had.
 """
 
-import argparse
 import array
 import json
-import os
 import pathlib
 import pydoc_data.topics
 import random
@@ -20,7 +18,6 @@ import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 
 import machinery
 import narrow_links
@@ -116,24 +113,14 @@ def measure(programs, folder, cases, megabits, table):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--former")
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--megabits", type=int, default=100)
-    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, former=None, steps=6, megabits=100, cases=CASES)
     narrow_links.enter_namespace()
-    programs = {"this": pathlib.Path(options.bin).resolve() / "strait"}
+    programs = {"this": options.bin / "strait"}
     if options.former:
         programs["former"] = pathlib.Path(options.former).resolve() / "strait"
-    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    with machinery.scratch() as folder:
         table = make_bench(folder, 3 if options.quick else options.steps, options.quick)
         measure(programs, folder, options.cases, options.megabits, table)
-    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

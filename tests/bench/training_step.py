@@ -8,7 +8,6 @@ Needs transformers; exit code 77 where it is missing. Models have the layer size
 the named ones, and few blocks, so that they fit a small machine; the head and the table weigh the more.
 """
 
-import argparse
 import os
 import pathlib
 import statistics
@@ -27,7 +26,6 @@ except ImportError as error:
 
 import machinery
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 WARM = 2  # steps before times count
 MODELS = {
     "gpt2-124m": ("gpt2",
@@ -129,15 +127,7 @@ def compare(name, options):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", ROOT / "build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
-    parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--quick", action="store_true")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, rounds=3, steps=4, threads=2, models=MODELS, compile=False)
     if options.quick:
         options.rounds, options.steps, options.models = 1, 1, ["gpt2-124m"]
     transformers.utils.logging.set_verbosity_error()

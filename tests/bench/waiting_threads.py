@@ -6,15 +6,12 @@ usage: waiting_threads.py [--bin FOLDER] [--rounds 3] [--seconds 4] [--stages 1]
 Ways: `spin` is OpenMP's default, `passive` sleeps, a number is GOMP_SPINCOUNT, `own` leaves it to strait.
 """
 
-import argparse
 import json
 import os
-import pathlib
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 
 import machinery
 
@@ -88,24 +85,13 @@ def measure(program, folder, load, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4)
-    parser.add_argument("--stages", type=int, default=1)
-    parser.add_argument("--threads", type=int, nargs="*", default=[1, os.cpu_count()])
-    parser.add_argument("--load", type=int, nargs="*", default=[0, 2 * os.cpu_count()])
-    parser.add_argument("--ways", nargs="*", default=["spin", "passive", "own"])
-    parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--quick", action="store_true", help="short: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, rounds=3, seconds=4.0, stages=1, threads=[1, os.cpu_count()],
+                                   load=[0, 2 * os.cpu_count()], ways=["spin", "passive", "own"], models=MODELS)
     if options.quick:
         options.rounds, options.seconds, options.models, options.threads = 1, 0, ["small"], [1]
-    program = pathlib.Path(options.bin).resolve() / "strait"
-    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    print("model  threads  load  way        tokens/s  to the first  lowest  highest")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    program = options.bin / "strait"
+    with machinery.scratch() as folder:
+        print("model  threads  load  way        tokens/s  to the first  lowest  highest")
         make_bench(folder)
         for model in options.models:
             for threads in options.threads:
@@ -123,7 +109,6 @@ def main():
                         print(f"{model:5}  {threads:7}  {load:4}  {way:9}  {statistics.median(rates):8.0f}"
                               f"  {ratio:12.2f}  {min(rates):6.0f}  {max(rates):7.0f}",
                               flush=True)
-    print(f"load {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":

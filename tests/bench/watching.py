@@ -7,7 +7,6 @@ that never reads; strait track to TensorBoard; strait watch on a terminal that n
 second. The trace has no switch: its cost is that of its spans.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -94,15 +93,10 @@ def spans_of_a_step(run):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--window", type=float, default=8, help="seconds")
-    parser.add_argument("--quick", action="store_true", help="shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, rounds=6, window=8.0)
     if options.quick:
         options.rounds, options.window = 1, 4
-    program = pathlib.Path(options.bin).resolve() / "strait"
+    program = options.bin / "strait"
     print(f"load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(prefix="strait-watching-") as name:
         folder = pathlib.Path(name)

@@ -9,15 +9,14 @@ Starts itself again in a network namespace of its own, whose loopback is narrow:
 `unshare` and `tc`. Exit code 77, with the reason, where that cannot be had.
 """
 
-import argparse
 import contextlib
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
 
+import machinery
 import narrow_links
 
 PORT = 47000  # and the next three
@@ -25,7 +24,7 @@ PORT = 47000  # and the next three
 
 class Bench:
     def __init__(self, options):
-        self.program = pathlib.Path(options.bin).resolve() / "yield_bench"
+        self.program = options.bin / "yield_bench"
         self.options = options
         inside = ["ip", "netns", "exec"]
         self.here, self.there = ([*inside, name] for name in options.between or ("", ""))
@@ -76,16 +75,8 @@ def measure_all(bench):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--mbit", type=float, default=100)
-    parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--bytes", type=int, default=1_000_000)
-    parser.add_argument("--every", type=int, default=200, help="milliseconds")
-    parser.add_argument("--between", nargs=2, metavar="NAMESPACE")
-    parser.add_argument("--host", default="127.0.0.1", help="the receiver's address")
-    parser.add_argument("--quick", action="store_true", help="short: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, mbit=100.0, seconds=20, bytes=1_000_000, every=200, between=[],
+                                   host="127.0.0.1")
     if options.quick:
         options.seconds = 1
     if not options.between:

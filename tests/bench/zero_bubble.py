@@ -6,13 +6,9 @@ Starts itself again in a network namespace of its own (see narrow_links.py), so 
 `unshare` and `tc`. Exit code 77, with the reason, where that cannot be had.
 """
 
-import argparse
 import json
-import os
-import pathlib
 import statistics
 import sys
-import tempfile
 
 import machinery
 import narrow_links
@@ -72,10 +68,8 @@ class Measurement:
         """Per stage the share of the median step in which it computes nothing."""
         shares = []
         for stage in range(len(self.steps[0])):
-            busy = [
-                sum(seconds for _, _, seconds in step[stage]["actions"]) / step[stage]["period"]
-                for step in self.steps
-            ]
+            busy = [sum(seconds for _, _, seconds in step[stage]["actions"]) / step[stage]["period"]
+                    for step in self.steps]
             shares.append(1 - statistics.median(busy))
         return shares
 
@@ -124,30 +118,19 @@ def show(simulate, taken, bits_per_second):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
-    parser.add_argument("--stages", type=int, default=4)
-    parser.add_argument("--mbit", type=float, default=100)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
-    options = parser.parse_args()
+    options = machinery.options_of(__doc__, stages=4, mbit=100.0, rounds=3, steps=12)
     narrow_links.enter_namespace()
     if options.quick:
         options.rounds, options.steps, options.stages = 1, 6, 2
-    binaries = pathlib.Path(options.bin).resolve()
     ports = [narrow_links.PORT + number for number in range(options.stages)]
-    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    with machinery.scratch() as folder:
         make_bench(folder, options, ports)
         shape_ports(ports, options.mbit * 1e6)
         taken = {schedule: [] for schedule in SCHEDULES}
         for _ in range(options.rounds):
             for schedule, runs in taken.items():
-                runs.append(Measurement(binaries / "strait", folder, schedule, options.stages))
-        show(binaries / "simulate", taken, options.mbit * 1e6)
-    print(f"load {os.getloadavg()[0]:.1f}")
+                runs.append(Measurement(options.bin / "strait", folder, schedule, options.stages))
+        show(options.bin / "simulate", taken, options.mbit * 1e6)
 
 
 if __name__ == "__main__":

@@ -209,10 +209,8 @@ class Bench:
         epochs = self.sizes.epochs
         for direction in ("forward", "backward"):
             sent = [step[f"bytes_{direction}"] for step in steps]
-            found[f"bytes_{direction}"] = [
-                sum(sent[len(sent) * e // epochs : len(sent) * (e + 1) // epochs])
-                for e in range(epochs)
-            ]
+            found[f"bytes_{direction}"] = [sum(sent[len(sent) * e // epochs : len(sent) * (e + 1) // epochs])
+                                           for e in range(epochs)]
         return found
 
     def forecast(self, cell, megabits):

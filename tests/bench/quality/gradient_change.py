@@ -13,10 +13,8 @@ import struct
 import sys
 
 WARMUP = 10  # steps, as the bench's cells
-COLUMNS = [
-    "rate", "epoch", "above block", "loss", "activation's change", "gradient's change", "from its best multiple",
-    "square ÷ noise", "signal ÷ noise",
-]
+COLUMNS = ["rate", "epoch", "above block", "loss", "activation's change", "gradient's change", "from its best multiple",
+           "square ÷ noise", "signal ÷ noise"]
 
 
 def read_rows(path, count):
@@ -88,10 +86,8 @@ class Probe:
 
     def row(self, block):
         activations, gradients = self.forward[block], self.backward[block]
-        return [
-            activations.change(), gradients.change(), gradients.change_of_best_multiple(),
-            gradients.squares / gradients.noise, gradients.sums / gradients.noise,
-        ]
+        return [activations.change(), gradients.change(), gradients.change_of_best_multiple(),
+                gradients.squares / gradients.noise, gradients.sums / gradients.noise]
 
     def clear(self):
         for values in (*self.forward.values(), *self.backward.values()):

@@ -3,9 +3,7 @@
 # What the others are compared with comes first.
 RAW = "AdamW, float32 moments"
 SETTINGS = {
-    RAW: {},
-    "AdamW, bfloat16 moments": {"train.moments": "bfloat16"},
-    "AdamW, int8 moments": {"train.moments": "int8"},
+    RAW: {}, "AdamW, bfloat16 moments": {"train.moments": "bfloat16"}, "AdamW, int8 moments": {"train.moments": "int8"},
     "AdamW, beta2 0.999, float32 moments": {"train.betas": [0.9, 0.999]},
     "AdamW, beta2 0.999, bfloat16 moments": {"train.betas": [0.9, 0.999], "train.moments": "bfloat16"},
     "AdamW, beta2 0.999, int8 moments": {"train.betas": [0.9, 0.999], "train.moments": "int8"},

@@ -43,25 +43,19 @@ def without_outer_step(one):
 RAW = "allreduce"
 
 AT_TASKS_RATE = {
-    RAW: setting("allreduce", wire_dtype="float32"),
-    "cocktail .1/.2/4": cocktail(0.1, 0.2, 4),
+    RAW: setting("allreduce", wire_dtype="float32"), "cocktail .1/.2/4": cocktail(0.1, 0.2, 4),
     "cocktail .1/.2/4, no outer step": without_outer_step(cocktail(0.1, 0.2, 4)),
-    "cocktail .12/1/1": cocktail(0.12, 1, 1),
-    "cocktail .1/1/1": cocktail(0.1, 1, 1),
-    "cocktail .08/1/1": cocktail(0.08, 1, 1),
-    "cocktail .08/.35/3": cocktail(0.08, 0.35, 3),
-    "cocktail .1/.13/4": cocktail(0.1, 0.13, 4),
-    "cocktail .5/.5/4": cocktail(0.5, 0.5, 4),
+    "cocktail .12/1/1": cocktail(0.12, 1, 1), "cocktail .1/1/1": cocktail(0.1, 1, 1),
+    "cocktail .08/1/1": cocktail(0.08, 1, 1), "cocktail .08/.35/3": cocktail(0.08, 0.35, 3),
+    "cocktail .1/.13/4": cocktail(0.1, 0.13, 4), "cocktail .5/.5/4": cocktail(0.5, 0.5, 4),
     "cocktail 1/1/8": cocktail(1, 1, 8),
     "allreduce, two stages, delta 4/8": on_two_stages(setting("allreduce", wire_dtype="float32")),
     "cocktail .1/.2/4, two stages, delta 4/8": on_two_stages(cocktail(0.1, 0.2, 4)),
     "cocktail .12/1/1, two stages, delta 4/8": on_two_stages(cocktail(0.12, 1, 1)),
     "diloco every 20": setting("diloco", every=20),
     "streaming_diloco every 20, 2 fragments": setting("streaming_diloco", every=20, fragments=2),
-    "powersgd rank 2": setting("powersgd", rank=2),
-    "powersgd rank 4": setting("powersgd", rank=4),
-    "onebit_adam": setting("onebit_adam"),
-    "bytegrad": setting("bytegrad"),
+    "powersgd rank 2": setting("powersgd", rank=2), "powersgd rank 4": setting("powersgd", rank=4),
+    "onebit_adam": setting("onebit_adam"), "bytegrad": setting("bytegrad"),
     "noloco every 20": setting("noloco", every=20),
 }
 

@@ -20,14 +20,10 @@ import task_cells
 
 WIDTHS = (100, 500, 1000)  # Mbit/s
 
-CODECS = [
-    settings.RAW, settings.BF16, "fixed 4/8", "delta 6/6, first 8", "delta 4/8, first 8", "delta 4/5, first 8",
-    "delta 2/4, first 8", "transform 6/6, first 6", "transform 4/5, first 6", "auto",
-]
-SYNCS = [
-    replica_settings.RAW, "bytegrad", "powersgd rank 4", "onebit_adam", "cocktail .1/.2/4", "diloco every 20",
-    "streaming_diloco every 20, 2 fragments", "noloco every 20",
-]
+CODECS = [settings.RAW, settings.BF16, "fixed 4/8", "delta 6/6, first 8", "delta 4/8, first 8", "delta 4/5, first 8",
+          "delta 2/4, first 8", "transform 6/6, first 6", "transform 4/5, first 6", "auto"]
+SYNCS = [replica_settings.RAW, "bytegrad", "powersgd rank 4", "onebit_adam", "cocktail .1/.2/4", "diloco every 20",
+         "streaming_diloco every 20, 2 fragments", "noloco every 20"]
 
 
 QUICK = {settings.RAW, settings.BF16, replica_settings.RAW, "cocktail .1/.2/4"}
