@@ -16,19 +16,19 @@ import sys
 import tempfile
 import unittest.mock
 
-SKIPPED = 77
+import training_test as training
+from random_models import EXPERTS, LOOP, SKIPPED, in_four_bits, save_model, with_single_experts
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
 
 try:
     import peft
-    import torch
-    import transformers
-    from safetensors.torch import load_file, save_file
 except ImportError as error:
-    print(f"skipped: {error}; to run it: .venv/bin/pip install transformers peft")
+    print(f"skipped: {error}; to run it: .venv/bin/pip install peft")
     sys.exit(SKIPPED)
 
-import training_test as training
-from random_models import EXPERTS, LOOP, in_four_bits, save_model, with_single_experts
 from training_test import INTERLEAVED, LOSS, NORM, WEIGHTS
 
 MERGED = 1e-5  # absolute, of logits

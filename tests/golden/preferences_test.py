@@ -14,20 +14,14 @@ import random
 import sys
 import tempfile
 
-SKIPPED = 77
-
-try:
-    import peft
-    import torch
-    from safetensors.torch import load_file
-except ImportError as error:
-    print(f"skipped: {error}; to run it: .venv/bin/pip install transformers peft")
-    sys.exit(SKIPPED)
-
-import adapters_test as adapters
+import adapters_test as adapters  # skips this test, too, where there is no peft
 import training_test as training
 from random_models import save_model
 from training_test import BATCH, BETAS, CLIP, DECAY, EPSILON, LOSS, MICRO_BATCH, NORM, STEPS, WEIGHTS
+
+import peft
+import torch
+from safetensors.torch import load_file
 
 ROW, END = 80, 256
 MODEL = {"vocab_size": 257, "max_position_embeddings": ROW}

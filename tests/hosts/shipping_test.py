@@ -96,8 +96,7 @@ class Shipping(hosts.HostsCase):
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
         self.rewind_run(run, 3)
         (run.path / "checkpoints" / "step-3" / "stage-1.replica-0.safetensors").unlink()
-        out = self.ok("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
-        self.assertIn("fetched the rest from h1", out)
+        self.assertIn("fetched the rest from h1", self.ok("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]'))
         self.assert_same_bits(self.expected(), run.learnt(6))
         self.damaged_shard_is_fetched_again(run)
 
@@ -147,8 +146,7 @@ class Shipping(hosts.HostsCase):
                 if not expected:
                     self.assertRegex(err, 'stay on its hosts.*strait resume runs/none')
                 # A resume needs the rest, and fetches it.
-                out = self.ok("resume", f"runs/{home}", "--set", "checkpoint.home=\"all\"")
-                self.assertIn("fetched the rest", out)
+                self.assertIn("fetched the rest", self.ok("resume", f"runs/{home}", "--set", "checkpoint.home=\"all\""))
                 self.assert_same_bits(self.expected(), run.learnt(6))
 
     def state(self, run):

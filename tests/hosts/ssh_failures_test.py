@@ -84,8 +84,7 @@ class Doctor(DoctorCase):
         self.assertIn("cores", found["ok", "h0"])
         self.assertIn("rows", found["ok", "data"])
         # For people.
-        out = self.ok("doctor", self.write_recipe("checked", self.over_ssh()))
-        self.assertRegex(out, r"(?m)^ok +h0 +\d+ cores, ")
+        self.assertRegex(self.ok("doctor", self.write_recipe("checked", self.over_ssh())), r"(?m)^ok +h0 +\d+ cores, ")
 
     def test_host_keys(self):
         known = self.site.ssh.known_hosts
@@ -212,8 +211,7 @@ class Doctor(DoctorCase):
     def test_recipe_texts_reach_no_shell(self):
         for name in ("-oProxyCommand=touch owned", "h0;touch owned", "$(touch owned)", "h0\ntouch owned"):
             recipe = self.write_recipe("hostile", self.over_ssh({"hosts.list": [name]}))
-            _, err = self.ended(10, "doctor", recipe)
-            self.assertIn("ssh", err)
+            self.assertIn("ssh", self.ended(10, "doctor", recipe)[1])
         hostile = "d '\"$(touch owned);`touch owned`\\ "
         table = [{"name": "h0", "directory": f"~/.strait/{hostile}"}]
         code, found = self.doctor({"hosts.list": table})

@@ -53,8 +53,7 @@ class Ssh(hosts.HostsCase):
         code, only, err = self.strait("logs", "runs/apart", "1.0", "--last", 1)
         self.assertEqual((code, len(only.splitlines())), (0, 1), err)
         self.assertIn(only.splitlines()[-1], out)
-        _, err = self.ended(10, "logs", "runs/apart", "7.0")
-        self.assertIn("has no process 7.0; it has 0.0, 1.0, 2.0", err)
+        self.assertIn("has no process 7.0; it has 0.0, 1.0, 2.0", self.ended(10, "logs", "runs/apart", "7.0")[1])
 
     def test_automatic_layout_leaves_out_the_slow_host(self):
         """Stages, their hosts and layers are chosen by the speeds that hosts state; the bits are those of any layout."""
@@ -211,8 +210,7 @@ class Ssh(hosts.HostsCase):
         launched = self.endless()
         launched.at_step(1)
         for words in (["run", "endless.toml"], ["resume", "runs/endless"]):
-            _, err = self.ended(10, *words)
-            self.assertIn(f"process {launched.process.pid}", err)
+            self.assertIn(f"process {launched.process.pid}", self.ended(10, *words)[1])
         # Another run on the same hosts at the same time finds ports of its own.
         other = self.train("other", self.over_ssh({"pipeline.stages": 3, "train.steps": 2}))
         self.assertEqual(len(other.metrics()), 2)
@@ -226,8 +224,7 @@ class Ssh(hosts.HostsCase):
             (["h0", "h1", "h0"], "h0 is listed twice"),
         ):
             recipe = self.write_recipe("misfit", self.over_ssh(self.ENDLESS, listed))
-            _, err = self.ended(10, "run", recipe)
-            self.assertIn(words, err)
+            self.assertIn(words, self.ended(10, "run", recipe)[1])
         shared = [{"name": "h1", "slots": 2}, {"name": "h0", "environment": {"MARK": "a b'$"}}]
         run = self.train("shared", self.over_ssh({"pipeline.stages": 3, "train.steps": 2}, shared))
         self.assertEqual(self.places(run), {"0.0": "h1", "1.0": "h1", "2.0": "h0"})

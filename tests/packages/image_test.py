@@ -5,10 +5,8 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
-import unittest
 
 import debian
 import wheels

@@ -314,15 +314,13 @@ class Adapters(Compared):
         shard = next((run.path / "base/step-20").glob("*.weights.safetensors"))
         good = shard.read_bytes()
         shard.write_bytes(good[:-1] + bytes([good[-1] ^ 4]))
-        out, _ = self.ended(32, "checkpoint", "verify", "runs/run")
-        self.assertIn("weights under the adapters: damaged", out)
+        self.assertIn("weights under the adapters: damaged", self.ended(32, "checkpoint", "verify", "runs/run")[0])
         _, err = self.ended(32, "checkpoint", "copy", "runs/run", "broken")
         self.assertIn("adapters of all steps were trained over these weights", err)
         self.assertNotIn("--step", err)  # no other step is better
         self.assertFalse((self.home / "broken").exists())
         shard.write_bytes(good)
-        out = self.ok("checkpoint", "verify", "runs/run", "--step", "20")
-        self.assertEqual(out.count("every byte is right"), 2)
+        self.assertEqual(self.ok("checkpoint", "verify", "runs/run", "--step", "20").count("every byte is right"), 2)
         # Lost while the run was moved.
         (run.path / "base").rename(self.home / "lost")
         run.path.rename(self.home / "moved")

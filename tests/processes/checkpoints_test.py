@@ -49,8 +49,7 @@ class Checkpoints(runs.RunCase):
         self.assertEqual(list((self.home / "empty").iterdir()), [])
         before = sorted(self.home.iterdir())
         for words in (("checkpoint", "copy", "runs/run", ""), ("export", "runs/run", "")):
-            _, err = self.ended(10, *words)
-            self.assertIn("the folder's name is empty", err)
+            self.assertIn("the folder's name is empty", self.ended(10, *words)[1])
         self.assertEqual(sorted(self.home.iterdir()), before)
         manifest = self.run_.path / "checkpoints/step-6/manifest.json"
         text = manifest.read_bytes()

@@ -131,8 +131,7 @@ class Inference(runs.RunCase):
                 self.assertRegex(err, pattern)
         # The last of them, before anything is started.
         self.assertEqual(self.strait("generate", "runs/bad", "--prompts", "bad.jsonl", "--on", "hosts"), (code, out, err))
-        _, err = self.ended(10, "generate", "runs/bad", "--prompts", "none.jsonl")
-        self.assertIn("none.jsonl cannot be read", err)
+        self.assertIn("none.jsonl cannot be read", self.ended(10, "generate", "runs/bad", "--prompts", "none.jsonl")[1])
         for words, says in ((("--prompts", "runs"), "runs is a directory"),
                             (("--prompt", "a", "--stop", ""), "--stop is empty"),
                             (("--prompt", "a", "--temperature", "nan"), "nan is no number from 0 to 100"),

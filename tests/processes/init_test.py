@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import re
 import sys
 import tomllib
 import unittest.mock

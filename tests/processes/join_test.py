@@ -289,10 +289,8 @@ class Joins(runs.RunCase):
 
     def test_emit_reports_missing_settings(self):
         recipe = self.write_recipe("here")
-        _, err = self.ended(10, "plan", recipe, "--emit", "commands")
-        self.assertIn("give hosts.list", err)
-        _, err = self.ended(10, "plan", recipe, "--emit", "kubernetes")
-        self.assertRegex(err, r"^strait: [^\n]*commands[^\n]*\n$")
+        self.assertIn("give hosts.list", self.ended(10, "plan", recipe, "--emit", "commands")[1])
+        self.assertRegex(self.ended(10, "plan", recipe, "--emit", "kubernetes")[1], r"^strait: [^\n]*commands[^\n]*\n$")
 
 
 if __name__ == "__main__":

@@ -107,14 +107,12 @@ class Losses(runs.RunCase):
         launched = self.start("asked", {"sync.method": "cocktail"})
         launched.at_step(3)
         pids = launched.run.processes()
-        out = self.ok("stop", "runs/asked", "--replica", "1")
-        self.assertIn("replica 1 has left; active replicas: 0, 2", out)
+        self.assertIn("replica 1 has left; active replicas: 0, 2", self.ok("stop", "runs/asked", "--replica", "1"))
         launched.at_step(launched.run.metrics()[-1]["step"] + 3)
         self.assertEqual(launched.run.processes(), pids)
         for words, why in [(["--replica", "1"], "active replicas: 0, 2"),
                            (["--replica", "7"], "active replicas: 0, 2")]:
-            _, err = self.ended(10, "stop", "runs/asked", *words)
-            self.assertIn(why, err)
+            self.assertIn(why, self.ended(10, "stop", "runs/asked", *words)[1])
         self.ok("stop", "runs/asked")
         self.assertEqual(launched.end(), 0, launched.output())
         (event,) = launched.run.events("replica_left")

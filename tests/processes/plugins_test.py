@@ -180,8 +180,7 @@ class OtherParts(PluginCase):
         self.assertEqual(averaging["staleness"], 2)
         self.assertAlmostEqual(averaging["step_bytes"] / averaging["round_bytes"], 1 / 5, 3)
         self.assertAlmostEqual(averaging["round_bytes"] / offers["diloco"]["round_bytes"], 1, 2)
-        out = self.ok("plan", recipe)
-        self.assertRegex(out, r"\n  \* averaging  .*  2 ")
+        self.assertRegex(self.ok("plan", recipe), r"\n  \* averaging  .*  2 ")
         # "auto" compares it with the others, with its default settings.
         automatic = self.home / "automatic.toml"
         text = pathlib.Path(recipe).read_text().replace('"averaging"\nevery = 5', '"auto"')

@@ -40,8 +40,7 @@ class Restarts(runs.RunCase):
         launched.at_checkpoint(20)
         seconds.append(self.kill(run, 0, launched))
         launched.at_checkpoint(60)
-        status = self.ok("status", "runs/loud")
-        self.assertIn("restarts by itself: 2; the last to generation 3 from step", status)
+        self.assertIn("restarts by itself: 2; the last to generation 3 from step", self.ok("status", "runs/loud"))
         seconds.append(self.kill(run, 2, launched))
         self.assertEqual(launched.end(), 0, launched.output())
         print("from the kill to training again: " + ", ".join(f"{s:.2f} s" for s in seconds))
@@ -68,8 +67,7 @@ class Restarts(runs.RunCase):
         os.kill(run.stages()[1], signal.SIGKILL)  # the second in a row: its restart is put off by a second
         launched.wait_for("the state between", lambda: run.status()["state"] == "restarting")
         self.assertEqual(len(run.events("restart")), 1)
-        status = self.ok("status", "runs/loud")
-        self.assertIn(": restarting (process", status)
+        self.assertIn(": restarting (process", self.ok("status", "runs/loud"))
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertEqual(run.status()["restarts"]["count"], 2)
 

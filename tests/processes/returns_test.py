@@ -203,8 +203,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         self.assertIn("active replicas: 0, 1, 2", out)
         self.assertNotIn("left at step", out)
         self.stop(launched)
-        _, err = self.ended(10, "resume", path, "--replica", 0)
-        self.assertIn("no run is live in", err)
+        self.assertIn("no run is live in", self.ended(10, "resume", path, "--replica", 0)[1])
 
 
 if __name__ == "__main__":

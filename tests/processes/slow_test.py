@@ -23,8 +23,7 @@ class Slow(runs.RunCase):
         said = slow()[0]["text"]
         self.assertRegex(said, rf"^{LINK} carries [23](\.\d+)? Mbit/s from stage [01].0, where links like it carry ")
         launched.wait_for("the console to show it", lambda: said in launched.output())
-        out = self.ok("status", "runs/run")
-        self.assertRegex(out, rf"slow: {LINK} carries [23](\.\d+)? Mbit/s from stage")
+        self.assertRegex(self.ok("status", "runs/run"), rf"slow: {LINK} carries [23](\.\d+)? Mbit/s from stage")
         launched.end_by(signal.SIGTERM, 0)
         for one in slow():
             self.assertIn(LINK, one["text"])

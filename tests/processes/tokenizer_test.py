@@ -73,8 +73,7 @@ class TokenizerRuns(runs.RunCase):
     def test_a_chat_is_prepared_trained_and_continued(self):
         shown = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64", "--show", "1")
         self.assertIn("<|im_start|>assistant\n[[it é 0<|im_end|>\n]]", shown)
-        again = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64")
-        self.assertIn("from the cache", again)
+        self.assertIn("from the cache", self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64"))
         self.assertIn("tiny: gpt2", self.ok("plan", self.words()))
         self.ok("run", self.words())
         self.ok("generate", "runs/tiny", "--prompt", "what is 3?", "--chat", "--max-tokens", "4")
