@@ -42,7 +42,6 @@ LISTS = {
     "launcher/cli/verb_export.cpp": 355,  # one verb
     "launcher/recipe/plan.h": 175,  # one value: the plan, with the parts of a step
     "launcher/run/control_message.h": 205,  # all messages of one link
-    "launcher/planner/planned_boundary.cpp": 360,  # one subject: boundaries and their codec
     "launcher/recipe/recipe.h": 160,  # one value: the recipe
     "launcher/recipe/recipe_values.h": 160,
     "launcher/recipe/recipe_rules.cpp": 380,  # rules about several keys, one below the other

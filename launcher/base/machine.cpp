@@ -13,9 +13,8 @@
 #include <fstream>
 #include <map>
 
-#include "launcher/base/errors.h"
-
 #include "launcher/base/cgroup_limits.h"
+#include "launcher/base/errors.h"
 
 namespace strait::base {
 namespace {

@@ -7,6 +7,7 @@
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
+#include "launcher/planner/planned_frozen_rows.h"
 #include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"

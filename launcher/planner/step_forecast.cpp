@@ -6,6 +6,7 @@
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
+#include "launcher/planner/planned_frozen_rows.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "schedules/choose_depth.h"

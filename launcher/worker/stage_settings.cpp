@@ -7,6 +7,7 @@
 
 #include "launcher/base/own_program.h"
 #include "launcher/planner/planned_boundary.h"
+#include "launcher/planner/planned_frozen_rows.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/planner/planned_frozen_rows.h"
 #include "launcher/planner/planned_model.h"
 #include "models/model_config.h"
 #include "tests/launcher/user_error.h"
