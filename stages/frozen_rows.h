@@ -1,5 +1,7 @@
 #pragma once
 
+#include <map>
+
 #include "framework/codec/settings.h"
 #include "framework/codec/slot_store.h"
 #include "framework/data/sample_order.h"
