@@ -1,8 +1,10 @@
 #include "kernels/linear.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/row_product.h"
 #include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {
@@ -175,6 +177,17 @@ at::Tensor adapted_linear(const at::Tensor& input, const Weight& weight, const a
                         "an adapter of a matrix ", weight.kept.sizes(), " that is trained itself");
   return AdaptedLinear::apply(input, low.input, weight.kept, if_defined(bias), low.down, low.up,
                               low.scale, input_first, weight.quantized);
+}
+
+at::Tensor row_linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
+                      bool input_first, const LowRank* low) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor stored = matrix_of(weight, input.scalar_type(), /*input_first=*/true);
+  const at::Tensor product = row_product(input, stored, bias, input_first);
+  if (low == nullptr) return product;
+  // The scale is a product of its own: fused with the sum, values would be rounded by their place.
+  const at::Tensor inner = row_product(low->input, low->down, {}, false).mul_(low->scale);
+  return product.add(row_product(inner, low->up, {}, false));
 }
 
 }  // namespace strait::kernels

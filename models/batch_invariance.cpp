@@ -3,16 +3,6 @@
 #include <ATen/ATen.h>
 
 namespace strait::models {
-namespace {
-
-constexpr std::int64_t kRowTile = 8;
-
-}  // namespace
-
-at::Tensor padded_rows(const at::Tensor& rows) {
-  const std::int64_t missing = (kRowTile - rows.size(0) % kRowTile) % kRowTile;
-  return missing == 0 ? rows : at::constant_pad_nd(rows, {0, 0, 0, missing});
-}
 
 at::Tensor by_token(const Pass& pass, const std::vector<at::Tensor>& values,
                     const TokenFunction& compute) {

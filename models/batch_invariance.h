@@ -9,13 +9,10 @@
 
 // In a pass of a generation the tokens of several sequences lie one after the other, and a sequence
 // gets the tokens that it gets alone. Two things would change how it is rounded: libraries multiply
-// few rows by other code than many, and libtorch's elementwise functions compute the values that
-// are left over after whole vectors by another formula.
+// few rows by other code than many, so products are those of kernels/row_product.h, and libtorch's
+// elementwise functions compute the values that are left over after whole vectors by another
+// formula.
 namespace strait::models {
-
-// The rows [count, width] of a matrix product, with zeros up to a multiple of 8 rows. Products of
-// such numbers of rows round each row in the same way.
-at::Tensor padded_rows(const at::Tensor& rows);
 
 // `compute` of [..., width] tensors: of one token at a time if the pass is one of a generation.
 using TokenFunction = std::function<at::Tensor(const std::vector<at::Tensor>& values)>;

@@ -7,6 +7,7 @@
 #include "kernels/expert_rows.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/linear.h"
+#include "kernels/row_product.h"
 #include "models/batch_invariance.h"
 #include "models/expert_load.h"
 
@@ -62,10 +63,12 @@ at::Tensor ExpertMlp::forward(const at::Tensor& input, const Pass& pass) const {
 }
 
 at::Tensor ExpertMlp::scores(const at::Tensor& tokens, const Pass& pass) const {
-  const at::Tensor given = options_.wide_router ? tokens.to(at::kFloat) : tokens;
-  const at::Tensor input = pass.cache == nullptr ? given : padded_rows(given);
-  const at::Tensor logits = kernels::linear(input, router_, router_bias_, /*input_first=*/false);
-  return by_token(pass, {logits.narrow(0, 0, given.size(0))}, [&](const auto& rows) {
+  const at::Tensor input = options_.wide_router ? tokens.to(at::kFloat) : tokens;
+  const at::Tensor logits =
+      pass.cache == nullptr
+          ? kernels::linear(input, router_, router_bias_, /*input_first=*/false)
+          : kernels::row_linear(input, router_, router_bias_, /*input_first=*/false, nullptr);
+  return by_token(pass, {logits}, [&](const auto& rows) {
     return options_.sigmoid ? rows[0].to(at::kFloat).sigmoid() : rows[0].softmax(1, at::kFloat);
   });
 }

@@ -4,7 +4,7 @@
 
 #include "kernels/linear.h"
 #include "kernels/random.h"
-#include "models/batch_invariance.h"
+#include "kernels/row_product.h"
 
 namespace strait::models {
 
@@ -18,25 +18,28 @@ Linear::Linear(ParameterMaker& maker, const std::string& name, const LinearShape
 }
 
 at::Tensor Linear::forward(const at::Tensor& input, const Pass& pass) const {
-  const at::Tensor given = input.reshape({-1, shape_.input});
-  const at::Tensor rows = pass.cache == nullptr ? given : padded_rows(given);
+  const at::Tensor rows = input.reshape({-1, shape_.input});
   const bool input_first = shape_.layout == MatrixLayout::input_output;
   at::Tensor product;
-  if (adapter_ && pass.adapters) {
-    kernels::LowRank low{adapter_->down, adapter_->up, adapter_->shape.scale, rows};
+  std::optional<kernels::LowRank> low;
+  if (adapter_ && pass.adapters)
+    low.emplace(adapter_->down, adapter_->up, adapter_->shape.scale, rows);
+  if (pass.cache != nullptr) {
+    product = kernels::row_linear(rows, weight_, bias_, input_first, low ? &*low : nullptr);
+  } else if (low) {
     if (pass.training && adapter_->shape.dropout > 0) {
       // The name of a matrix is unique in the model, so the key needs no layer.
       kernels::DropoutKey key = pass.dropout_key(0, 0);
       key.site = dropout_site_;
-      low.input = kernels::dropout(rows, adapter_->shape.dropout, key);
+      low->input = kernels::dropout(rows, adapter_->shape.dropout, key);
     }
-    product = kernels::adapted_linear(rows, weight_, bias_, input_first, low);
+    product = kernels::adapted_linear(rows, weight_, bias_, input_first, *low);
   } else {
     product = kernels::linear(rows, weight_, bias_, input_first);
   }
   std::vector<std::int64_t> sizes = input.sizes().vec();
   sizes.back() = shape_.output;
-  return product.narrow(0, 0, given.size(0)).view(sizes);
+  return product.view(sizes);
 }
 
 }  // namespace strait::models

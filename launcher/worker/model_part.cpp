@@ -9,8 +9,11 @@
 #include <thread>
 
 #include "kernels/kernel_tensors.h"
+#include "kernels/random.h"
+#include "kernels/row_product.h"
 #include "launcher/base/errors.h"
 #include "models/batch_invariance.h"
+#include "models/pass.h"
 
 namespace strait::worker {
 namespace {
@@ -112,6 +115,20 @@ run::TokenScore score_of(const at::Tensor& logits, std::int64_t token) {
   return {logarithms[token].item<double>(), best, logarithms[best].item<double>()};
 }
 
+// On the host, each row the same with any number of others.
+at::Tensor logits_of(const kernels::Projection& projection, const at::Tensor& rows) {
+  at::Tensor logits =
+      kernels::row_product(rows, projection.weight, {}, /*input_first=*/false).to(at::kFloat);
+  if (projection.bias.defined()) logits.add_(projection.bias);
+  if (projection.softcap > 0) {
+    // libtorch computes the values that are left over after whole vectors by another formula.
+    for (at::Tensor& row : logits.unbind()) {
+      row.div_(projection.softcap).tanh_().mul_(projection.softcap);
+    }
+  }
+  return logits.cpu();
+}
+
 // Of tokens, each predicted by its row.
 std::vector<run::TokenScore> scores_of(const kernels::Projection& projection,
                                        const at::Tensor& rows,
@@ -121,7 +138,7 @@ std::vector<run::TokenScore> scores_of(const kernels::Projection& projection,
   std::size_t next = 0;
   // All logits of a long prompt would need more memory than the model.
   for (const at::Tensor& some : rows.split(kScoredRows)) {
-    const at::Tensor logits = kernels::project_logits(projection, models::padded_rows(some)).cpu();
+    const at::Tensor logits = logits_of(projection, some);
     for (std::int64_t row = 0; row < some.size(0); ++row) {
       scores.push_back(score_of(logits[row], tokens[next++]));
     }
@@ -186,8 +203,7 @@ run::ChosenTokens ModelPart::choose(const run::ExtendBatch& request, const at::T
   }
   if (last_rows.empty()) return chosen;
   const at::Tensor places = kernels::on_device(at::tensor(last_rows, at::kLong), device_);
-  const at::Tensor logits =
-      kernels::project_logits(projection, models::padded_rows(rows.index_select(0, places))).cpu();
+  const at::Tensor logits = logits_of(projection, rows.index_select(0, places));
   auto answer = chosen.tokens.begin();
   for (const run::ExtendSequence& one : request.sequences) {
     if (!one.choose) continue;
