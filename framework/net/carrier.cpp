@@ -6,10 +6,10 @@
 namespace strait::net {
 namespace {
 
-constexpr int kWatchedEvents =
-    ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_CONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
-    ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
-    ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+constexpr int kWatchedEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                               ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
 
 // Never reused: libzmq frees an address some time after its socket was closed.
 std::string fresh_address() {
@@ -48,8 +48,6 @@ std::optional<Monitor::Event> Monitor::next() {
     switch (number) {
       case ZMQ_EVENT_ACCEPTED:
         return Event::accepted;
-      case ZMQ_EVENT_CONNECTED:
-        return Event::connected;
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         return Event::up;
       case ZMQ_EVENT_DISCONNECTED:

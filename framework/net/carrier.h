@@ -17,7 +17,6 @@ class Monitor {
 
   enum class Event : std::uint8_t {
     accepted,               // a peer connected to a listener; descriptor() is its connection
-    connected,              // this socket connected; the same
     up,                     // a connection is up and its handshake is done
     down,                   // a connection is gone
     authentication_failed,  // the peer's gate refused our key, or ours refused the peer's

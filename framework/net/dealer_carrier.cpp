@@ -160,9 +160,6 @@ void DealerCarrier::follow_events(Flow& flow, Time now) {
     switch (*event) {
       case Monitor::Event::accepted:
         break;  // only on listeners
-      case Monitor::Event::connected:
-        keep_unsent_short(flow.monitor->descriptor());
-        break;
       case Monitor::Event::up:
         flow.up = true;
         flow.up_since = now;

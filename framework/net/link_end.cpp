@@ -245,7 +245,7 @@ void LinkEnd::close_flow(unsigned flow) {
 
 void LinkEnd::arrived(Time now, const zmq::message_t& message, unsigned flow) {
   const auto* first = static_cast<const std::byte*>(message.data());
-  connection_.follow(message);
+  connection_.follow(message, std::popcount(flows().used) > 1);
   {
     const MutexLock lock(mutex_);
     const std::uint32_t attempt = protocol_.window().attempt();

@@ -249,7 +249,6 @@ void RouterCarrier::follow_events() {
   while (const auto event = monitor_->next()) {
     if (*event == Monitor::Event::accepted) {
       unproven_.accepted(monitor_->descriptor());
-      keep_unsent_short(monitor_->descriptor());
       continue;
     }
     if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;

@@ -16,17 +16,11 @@ namespace {
 // libzmq has this option since 4.3.0, but its header declares it only for drafts.
 constexpr int kZapEnforceDomain = 93;
 
+// Two fragments of the usual least size.
+constexpr int kMostUnsent = 64 << 10;
+
 // Well above kSilence; see tcp_maxrt below.
 constexpr int kUnconfirmedMs = 20'000;
-
-bool is_loopback(const sockaddr_storage& address) {
-  if (address.ss_family == AF_INET) {
-    const auto& four = reinterpret_cast<const sockaddr_in&>(address);
-    return ntohl(four.sin_addr.s_addr) >> 24 == 127;
-  }
-  const auto& six = reinterpret_cast<const sockaddr_in6&>(address);
-  return address.ss_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
-}
 
 // Payload only. The kernel's acknowledgements do not count, whether they come from the peer or from
 // a middlebox. 0: unknown.
@@ -114,19 +108,13 @@ std::uint64_t socket_cookie(int descriptor) {
   return cookie;
 }
 
-void keep_unsent_short(int descriptor) {
-  sockaddr_storage peer{};
-  socklen_t size = sizeof peer;
-  if (getpeername(descriptor, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return;
-  if (is_loopback(peer)) return;
-  constexpr int kMostUnsent = 128 << 10;
-  setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsent, sizeof kMostUnsent);
-}
-
-void ConnectionBytes::follow(const zmq::message_t& message) {
+void ConnectionBytes::follow(const zmq::message_t& message, bool several_flows) {
   const int descriptor = zmq_msg_get(message.handle(), ZMQ_SRCFD);
   if (descriptor < 0 || descriptor == descriptor_) return;
   descriptor_ = descriptor;
+  constexpr int kSystemDefault = 0;
+  const int unsent = several_flows ? kMostUnsent : kSystemDefault;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   cookie_ = socket_cookie(descriptor);
   received_ = received_on(descriptor);
 }

@@ -23,18 +23,16 @@ void require_safe_libzmq(int major, int minor, int patch);
 // 0: not a socket.
 std::uint64_t socket_cookie(int descriptor);
 
-// Bounds what the kernel holds of a connection's unsent bytes. What waits there can take no other
-// flow, and a buffer that has grown on a fast path takes seconds on one that has become slow.
-// Loopback is left alone. The descriptor is libzmq's and may be closed at any time.
-void keep_unsent_short(int descriptor);
-
 // Tells whether bytes still arrive on the connection of a link, long before they make a whole
 // message. libzmq owns the connection and may close it at any time. Its descriptor may then belong
 // to another one, so the kernel's cookie is compared. Used by the net thread only.
+//
+// Over several flows, the kernel may hold few unsent bytes of each: what waits there can take no
+// other flow, and a buffer that has grown takes seconds on a flow that has become slow.
 class ConnectionBytes {
  public:
-  void follow(const zmq::message_t& message);  // the connection that this came on
-  bool grew();                                 // since the last call or the last new connection
+  void follow(const zmq::message_t& message, bool several_flows);  // the connection it came on
+  bool grew();  // since the last call or the last new connection
 
  private:
   int descriptor_ = -1;
