@@ -104,7 +104,7 @@ class Docs(unittest.TestCase):
             made = 0
             for page in PAGES:
                 for found in re.finditer(r"^ {4,}(?:\./|venv/bin/)?(strait [a-z][^\n]*)", page.read_text(), re.MULTILINE):
-                    line = re.split(r"\s+#|\s[|&<>]|;", found[1])[0]
+                    line = re.split(r"\s+#|\s[|&<>]|;", re.sub(r"\[[^][]*\]", "", found[1]))[0]
                     words = shlex.split(numbers.sub("1", line))[1:]
                     if words[0] in OF_A_CLONE or words[:2] == ["run", "recipes/quickstart.toml"]:
                         continue

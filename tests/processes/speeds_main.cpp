@@ -19,7 +19,7 @@ int main(int /*count*/, char** words) {
         const std::filesystem::path file = cli::file_of_speed(size, folder);
         if (std::filesystem::exists(file)) continue;
         strait::recipe::LinkTable table;
-        table.hosts.push_back(cli::cpu_speed("this machine", size, {}).host);
+        table.hosts.push_back(cli::cpu_speed("this machine", size, {}));
         strait::store::replace_file(file, strait::recipe::write_links(table, "Of tests."));
       }
     }
