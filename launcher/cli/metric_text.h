@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -38,6 +39,11 @@ std::string cell_text(trace::Unit unit, const V& value) {
   } else {
     return number_cell(unit, trace::as_number(value));
   }
+}
+
+// Whether one of these cells has a value.
+inline bool is_known(const std::vector<std::string>& cells) {
+  return std::ranges::any_of(cells, [](const std::string& cell) { return cell != "-"; });
 }
 
 // The labels of one step for a line, in the order of their ranks. `means`: only metrics combined by
@@ -77,8 +83,8 @@ std::vector<std::string> metric_labels(const nlohmann::json& status, trace::Stat
   return labels;
 }
 
-// A line of headings and one per row, of at most `columns` characters (base::table_lines). Nothing
-// without rows.
+// A line of headings and one per row, of at most `columns` characters (base::table_lines), without
+// columns in which no row has a value. Nothing without rows.
 template <class S>
 std::vector<std::string> metric_table(const std::vector<S>& rows, std::size_t columns = 0) {
   if (rows.empty()) return {};
@@ -89,7 +95,7 @@ std::vector<std::string> metric_table(const std::vector<S>& rows, std::size_t co
     base::TextColumn column{one.info.column, {}, Kind::number};
     if (one.info.unit == trace::Unit::name) column.kind = Kind::key;
     for (const S& row : rows) column.cells.push_back(cell_text(one.info.unit, one.value(row)));
-    table.push_back(std::move(column));
+    if (is_known(column.cells)) table.push_back(std::move(column));
   });
   return base::table_lines(table, columns);
 }
@@ -99,9 +105,12 @@ std::vector<std::string> metric_table(const std::vector<S>& rows, std::size_t co
 template <class S>
 std::string sums_title(const char* what, const trace::MetricTotals<S>& totals) {
   std::vector<std::string> latest;
+  const std::vector<S> rows = totals.all();
   trace::each_metric<S>([&](const auto& one) {
-    const bool shown = one.info.column != nullptr;
-    if (shown && one.info.combine == trace::Combine::latest) latest.emplace_back(one.info.column);
+    if (one.info.column == nullptr || one.info.combine != trace::Combine::latest) return;
+    std::vector<std::string> cells;
+    for (const S& row : rows) cells.push_back(cell_text(one.info.unit, one.value(row)));
+    if (is_known(cells)) latest.emplace_back(one.info.column);
   });
   std::string title =
       fmt::format("{}, summed over steps {} to {}", what, totals.first(), totals.last());
