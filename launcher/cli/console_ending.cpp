@@ -19,7 +19,8 @@ constexpr std::size_t kLogLines = 3;
 constexpr std::size_t kFollowers = 1;
 
 std::string fewer_text(std::uint64_t plain, std::uint64_t sent, const char* than) {
-  if (sent == 0 || plain == 0) return "";
+  constexpr double kLeast = 1.05;  // below, there is nothing to say
+  if (sent == 0 || trace::bytes_ratio(plain, sent) < kLeast) return "";
   return fmt::format(" ({:.1f}x fewer than {})", trace::bytes_ratio(plain, sent), than);
 }
 

@@ -133,8 +133,8 @@ class Training(Compressed):
                      r"forecast at .* s in the first epoch \(5 steps\)"):
             self.assertRegex(out, word)
         out = self.ok("run", recipe)
+        self.assertRegex(out, r"\nsent +boundaries \S+ \wB \(\d\.\dx fewer than float32\)")
         table = r"0\.0>1\.0 +forward .*\d\.\dx .*%"
-        self.assertRegex(out, table)
         code, out, err = self.strait("status", "runs/seen")
         self.assertRegex(out, table)
         page = (self.run_of("seen").path / "report.html").read_text()

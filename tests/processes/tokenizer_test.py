@@ -222,7 +222,7 @@ class TokenizerRuns(runs.RunCase):
 
     def test_a_run_of_chats_is_asked_as_a_user_does(self):
         out = self.ok("run", self.words(**{"data.hold_out": 0.3}))
-        self.assertRegex(out, r"\nanswers to evaluation prompts:\n(  what is \d+\?  >  .*\n){3}")
+        self.assertRegex(out, r"\nanswers to evaluation prompts:\n(  what is \d+\?  >  .*\n){2}")
         command = re.search(r"\ntry +(strait generate runs/tiny --chat --prompt 'what is (\d+)\?')\n", out)
         self.assertTrue(command, out)
         self.assertIn(f"  what is {command[2]}?  >  ", out)
@@ -290,12 +290,17 @@ class TokenizerRuns(runs.RunCase):
 
     def test_half_of_a_preparation_is_not_taken_for_the_whole(self):
         words = ("plan", self.words(**{"data.hold_out": 0.3}), "--json")
-        first = self.ok(*words)
+        # Not the whole plan: the speed of a CPU is measured again as long as other programs use it.
+        def rows():
+            plan = json.loads(self.ok(*words))
+            return plan["train"], plan["eval"]
+
+        first = rows()
         cached = sorted((self.home / "cache/tokens").iterdir())
         self.assertEqual(len(cached), 2)
         os.environ["STRAIT_PYTHON"] = "/bin/false"
         self.addCleanup(os.environ.pop, "STRAIT_PYTHON", None)
-        self.assertEqual(self.ok(*words), first)  # tokenises nothing
+        self.assertEqual(rows(), first)  # tokenises nothing
         for file in cached:
             whole = file.read_bytes()
             file.unlink()
