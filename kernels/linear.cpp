@@ -183,7 +183,7 @@ at::Tensor row_linear(const at::Tensor& input, const Weight& weight, const at::T
                       bool input_first, const LowRank* low) {
   const at::NoGradGuard no_grad;
   const at::Tensor stored = matrix_of(weight, input.scalar_type(), /*input_first=*/true);
-  const at::Tensor product = row_product(input, stored, bias, input_first);
+  at::Tensor product = row_product(input, stored, bias, input_first);
   if (low == nullptr) return product;
   // The scale is a product of its own: fused with the sum, values would be rounded by their place.
   const at::Tensor inner = row_product(low->input, low->down, {}, false).mul_(low->scale);

@@ -22,8 +22,9 @@ at::Tensor Linear::forward(const at::Tensor& input, const Pass& pass) const {
   const bool input_first = shape_.layout == MatrixLayout::input_output;
   at::Tensor product;
   std::optional<kernels::LowRank> low;
-  if (adapter_ && pass.adapters)
-    low.emplace(adapter_->down, adapter_->up, adapter_->shape.scale, rows);
+  if (adapter_ && pass.adapters) {
+    low = kernels::LowRank{adapter_->down, adapter_->up, adapter_->shape.scale, rows};
+  }
   if (pass.cache != nullptr) {
     product = kernels::row_linear(rows, weight_, bias_, input_first, low ? &*low : nullptr);
   } else if (low) {

@@ -72,7 +72,7 @@ void add_count(std::vector<std::string>& parts, std::int64_t count, const char* 
 
 std::string preparation_text(const Preparation& at) {
   constexpr double kMega = 1e6;
-  const double read = static_cast<double>(std::min(at.bytes_read, at.bytes));
+  const auto read = static_cast<double>(std::min(at.bytes_read, at.bytes));
   const auto all = static_cast<double>(std::max<std::uint64_t>(at.bytes, 1));
   std::string text =
       fmt::format("reading {}: {} records, {:.1f} M tokens, {:.1f} of {:.1f} MB ({:.0f} %)",
