@@ -9,7 +9,7 @@ namespace strait::kernels {
 // input [rows, in] · matrix + bias, without gradients: every row has the same bits with any number
 // of other rows and of threads. `matrix` is [out, in], or [in, out] with `input_first`; `bias` is
 // [out] or undefined. On the CPU in float32 the order of a sum depends on `in` and the instruction
-// set; elsewhere rows are padded to a multiple of 8, of which libraries round each alike.
+// set; elsewhere rows are padded to a multiple of 8: then libraries round each alike.
 at::Tensor row_product(const at::Tensor& input, const at::Tensor& matrix, const at::Tensor& bias,
                        bool input_first);
 

@@ -213,7 +213,7 @@ bool RouterCarrier::post(Time now, PeerSlot& slot) {
   bool sent = false;
   for (unsigned tried = 0; tried < kMaxFlows && !sent; ++tried) {
     const unsigned flow = slot.next++ % kMaxFlows;
-    // Without a path, what is due is for the one who spoke last.
+    // Without a path, what is due goes over the flow of the peer's latest message.
     if (flows.used != 0 ? !flows.has(flow) : flow != slot.latest) continue;
     const Posted posted = post_on(now, slot, flow, *slot.unsent);
     full = full || posted == Posted::full;

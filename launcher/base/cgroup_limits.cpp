@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 struct MemoryFiles {
   const char* limit;
   const char* used;
-  const char* dropped_first;  // in memory.stat: pages of files that nobody has used for long
+  const char* dropped_first;  // in memory.stat: pages of files, unused for long
 };
 constexpr MemoryFiles kMemory1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"};

@@ -27,7 +27,7 @@ bool frozen_rows_repeat(const plan::Plan& plan, const models::ModelDescription& 
   const auto repeats = models::family_of(config).repeats;
   if (repeats == nullptr || !repeats(config, {0, first - 1})) return false;
   // A product of matrices may round a row by its place among others: not on CPUs, where each thread
-  // has some rows; on GPUs nobody has measured it.
+  // has some rows; on GPUs this has not been measured.
   constexpr std::int64_t kRowsOfThread = 16;
   const std::int64_t tokens = plan.micro_batch_rows() * recipe.data.row;
   if (std::ranges::any_of(question.hosts,

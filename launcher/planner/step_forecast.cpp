@@ -126,7 +126,7 @@ void add_coding(const codec::CodecSettings& settings, double values, schedules::
   const double forward = coding_seconds(settings, codec::Direction::forward, values);
   const double backward = coding_seconds(settings, codec::Direction::backward, values);
   if (link.forward_bytes + link.backward_bytes == 0) {
-    link.latency_seconds = 0;  // nothing crosses, so nobody waits for it
+    link.latency_seconds = 0;  // nothing crosses, so nothing waits for it
     return;
   }
   link.latency_seconds += forward + backward;  // the mean of both ways, at two ends

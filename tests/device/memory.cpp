@@ -20,7 +20,7 @@ std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Addresses for an arena, which nobody may touch.
+// Addresses for an arena, without memory yet.
 std::byte* reserve() {
   std::size_t size = kArenaBytes + kHugePage;
   void* begin = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
