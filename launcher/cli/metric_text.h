@@ -94,6 +94,7 @@ std::vector<std::string> metric_table(const std::vector<S>& rows, std::size_t co
     if (one.info.column == nullptr) return;
     base::TextColumn column{one.info.column, {}, Kind::number};
     if (one.info.unit == trace::Unit::name) column.kind = Kind::key;
+    column.cells.reserve(rows.size());
     for (const S& row : rows) column.cells.push_back(cell_text(one.info.unit, one.value(row)));
     if (is_known(column.cells)) table.push_back(std::move(column));
   });
@@ -109,6 +110,7 @@ std::string sums_title(const char* what, const trace::MetricTotals<S>& totals) {
   trace::each_metric<S>([&](const auto& one) {
     if (one.info.column == nullptr || one.info.combine != trace::Combine::latest) return;
     std::vector<std::string> cells;
+    cells.reserve(rows.size());
     for (const S& row : rows) cells.push_back(cell_text(one.info.unit, one.value(row)));
     if (is_known(cells)) latest.emplace_back(one.info.column);
   });

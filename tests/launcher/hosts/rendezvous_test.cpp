@@ -31,7 +31,10 @@ class Comer {
       : node_(options(rank, secret)),
         link_(node_.connect(endpoint, join_link(rank, nodes, net::ProcessName::coordinator(),
                                                 launcher_keys(secret).public_key))) {
-    link_->send(format(NodeHello{"machine", start}));
+    try {
+      link_->send(format(NodeHello{"machine", start}));
+    } catch (const net::LinkError&) {  // refused before it could speak; next() says the same
+    }
   }
 
   JoinMessage next() {
