@@ -78,6 +78,8 @@ OWNERS = {
     re.compile(r"^zmq(_addon)?\.h(pp)?$"): ("framework/net/", "tests/"),
     re.compile(r"^CLI/"): ("launcher/cli/", "tests/launcher/cli/"), re.compile(r"^cxxopts\.hpp$"): ("launcher/hosts/",),
 }
+# What the first column of a room's table of files says.
+FILE_TABLE = re.compile(r"^\| (file|module|header) \|")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 
@@ -118,6 +120,17 @@ def violations_of(path, text, headers=()):
         for library, owners in OWNERS.items():
             if library.match(name) and not path.startswith(owners):
                 yield f"{where}: <{name}> belongs into {' or '.join(owners)} only"
+
+
+def absent_files(page, text, paths):
+    """Names in a room's tables of files that are no file of the room; what follows a colon is in the file."""
+    room = page.rpartition("/")[0] + "/"
+    in_table = False
+    for number, line in enumerate(text.splitlines(), 1):
+        in_table = line.startswith("|") and (in_table or bool(FILE_TABLE.match(line)))
+        for name in re.findall(r"`([a-z][\w./-]*)(?:\.\*)?`", line.split("|")[1].split(":")[0]) if in_table else []:
+            if not any(path == room + name or path.startswith((room + name + ".", room + name.rstrip("/") + "/")) for path in paths):
+                yield f"{page}:{number}: {name} is no file of this room"
 
 
 def torch_behind(path, files, seen=()):
@@ -183,6 +196,9 @@ def self_test():
     late = '#include <vector>\n#include "stages/a.h"'
     assert any("stands alone" in line for line in violations_of("stages/a.cpp", late, {"stages/a.h"}))
     assert not list(violations_of("stages/a.cpp", '#include "models/b.h"\n#include <ATen/ATen.h>'))
+    table = "| file | content |\n|---|---|\n| `a`, `b.h`: `c` | `d` |\n| `e.*` | |\n\n| word | |\n|---|---|\n| `f` | |\n"
+    assert [line.split()[1] for line in absent_files("net/README.md", table, {"net/b.h", "store/a.h"})] == ["a", "e"]
+    assert not list(absent_files("net/README.md", table, {"net/a.cpp", "net/b.h", "net/e.h"}))
     hidden = {"launcher/recipe/a.h": '#include "models/b.h"', "models/b.h": "#include <ATen/core/Tensor.h>"}
     assert torch_behind("launcher/recipe/a.h", hidden) == ["launcher/recipe/a.h", "models/b.h", "ATen/core/Tensor.h"]
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
@@ -196,6 +212,9 @@ def main():
     found = [f"{path} does without libtorch, but reads it: " + " -> ".join(way)
              for path in sorted(files) if room_of(path) in WITHOUT_TORCH and (way := torch_behind(path, files))]
     found += [line for path, text in sorted(files.items()) for line in violations_of(path, text, files)]
+    pages = source_files(".md")
+    paths = set(source_files())
+    found += [line for page in sorted(pages) if room_of(page) in ROOMS for line in absent_files(page, pages[page], paths)]
     if cycle := cycle_in(edges_of(files)):
         found.append("the rooms know each other in a circle: " + " -> ".join(cycle))
     print("\n".join(found) or f"{len(files)} files keep to their rooms")
