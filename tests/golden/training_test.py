@@ -157,8 +157,8 @@ FAMILY_CASES = [
     ("mistral4", {"stages": 3, **RECOMPUTED}),
     ("mixtral", {"stages": 2, "schedule": "gpipe"}),
     ("olmoe", {"stages": 2, **INTERLEAVED}),
-    # With seed 24, that of its place, training differs although every evaluation agrees; with all others that were
-    # tried (20, 101, 102) it does not.
+    # With seed 24, that of its place, one gradient of the first step is 3.5e-8, where the median is 1e-2. AdamW divides it
+    # by itself, so rounding decides a whole update: transformers in float32 leaves the tolerance, too.
     ("ministral3", {"stages": 3, "schedule": "zero_bubble", "seed": 20}),
     ("smollm3", {"stages": 2}),
     ("olmo3", {"stages": 2, **INTERLEAVED}),
