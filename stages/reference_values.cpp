@@ -17,7 +17,8 @@ std::string name_of_values(const char* data, std::int64_t replica) {
   return fmt::format("{}.{}", data, replica);
 }
 
-// The number of replicas that share the rows, then of each row the number of values, and these.
+// The number of replicas that share the rows; then, for each row, the number of its values and the
+// values.
 at::Tensor to_tensor(const std::vector<std::vector<double>>& rows, std::int64_t replicas) {
   std::vector<double> values{static_cast<double>(replicas)};
   for (const std::vector<double>& row : rows) {
@@ -27,7 +28,7 @@ at::Tensor to_tensor(const std::vector<std::vector<double>>& rows, std::int64_t 
   return at::tensor(values, at::kDouble);
 }
 
-// Adds the known rows. Returns the number of replicas.
+// Adds the rows that have values. Returns the number of replicas that shared them.
 std::int64_t add_rows(const at::Tensor& stored, const std::string& name,
                       std::vector<std::vector<double>>& rows) {
   const at::Tensor flat = stored.to(at::kDouble).contiguous();
@@ -35,7 +36,8 @@ std::int64_t add_rows(const at::Tensor& stored, const std::string& name,
   std::size_t at = 1;
   for (std::size_t row = 0; at < values.size(); ++row) {
     const double count = values[at++];
-    if (count < 0 || count > static_cast<double>(values.size() - at)) {
+    // Negated, so that NaN is refused, too.
+    if (!(count >= 0 && count <= static_cast<double>(values.size() - at))) {
       throw store::StoreError(store::StoreError::Kind::bad_input,
                               "tensor {} of the checkpoint does not hold the values of rows", name);
     }
@@ -47,7 +49,7 @@ std::int64_t add_rows(const at::Tensor& stored, const std::string& name,
   return values.empty() ? 0 : static_cast<std::int64_t>(values.front());
 }
 
-// Adds what each replica saved. Whether no replica is missing.
+// Adds what each replica saved. Returns false if the checkpoint lacks the part of one.
 bool add_replicas(const char* data, const ReadTensor& read, const HasTensor& has,
                   std::vector<std::vector<double>>& rows) {
   std::int64_t replicas = 1;
@@ -84,6 +86,7 @@ void ReferenceValues::played(const Phase& phase) {
   }
   for (const store::SampleId sample : order_.samples(phase.step)) {
     std::vector<double>& row = training_.at(static_cast<std::size_t>(number(sample)));
+    // Another stage has the values. A row that is not empty says that they were computed.
     if (row.empty()) row = {0};
   }
 }

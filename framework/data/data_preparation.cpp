@@ -71,7 +71,7 @@ void check_form(const TokenFile& tokens, const fs::path& source, const DataOptio
   if (options.preferences) check_pairs(tokens, source);
 }
 
-// Half of a preference is none.
+// A record that is cut loses one of its two answers.
 void check_too_long(const DataOptions& options) {
   const TooLong too_long = options.rows.too_long;
   if (!options.preferences || (too_long != TooLong::truncate && too_long != TooLong::split)) return;

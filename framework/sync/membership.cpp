@@ -62,8 +62,8 @@ void MembershipTracker::update(std::uint32_t epoch, std::vector<std::uint32_t> m
     if (epoch <= latest_epoch_) return;
     std::ranges::sort(members);
     const auto& known = epochs_.emplace(epoch, std::move(members)).first->second;
-    // Behind the entry of the map: a thread that reads the new epoch without the lock looks its
-    // members up with the lock.
+    // Set after the entry of the map exists: a thread may read the new epoch without the lock, and
+    // then looks up its members with the lock.
     latest_epoch_ = epoch;
     // Under the lock, so that callbacks come in the order of the epochs.
     if (changed_) changed_(known);

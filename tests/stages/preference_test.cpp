@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "framework/store/store_error.h"
+#include "stages/reference_values.h"
 #include "tests/stages/compare_runs.h"
 
 namespace strait::stages {
@@ -187,6 +189,20 @@ TEST(Preferences, ReferenceValuesAreComputedOnce) {
     const RunResult run = run_stages(settings);
     settings.steps = 24;
     EXPECT_EQ(reference_forwards(settings, run.saved, 20), 0U) << "they are in the checkpoint";
+  }
+}
+
+TEST(Preferences, ValuesOfACheckpointHaveLengthsThatAreCounts) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double count : {nan, -1.0, 2.0, 1e300}) {
+    ReferenceValues restored(data::SampleOrderOptions{.rows = 1});
+    EXPECT_THROW(restored.restore(
+                     [&](const std::string&) {
+                       return values({1, count, 0.5});
+                     },
+                     [](const std::string& name) { return name.ends_with(".0"); }),
+                 store::StoreError)
+        << count;
   }
 }
 
