@@ -40,7 +40,7 @@ void expect_one_model(const RunResult& result, const std::vector<std::size_t>& r
   }
 }
 
-class Eviction : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
+class Eviction : public testing::TestWithParam<LosingShape> {};
 
 TEST_P(Eviction, OthersContinueWithEqualModels) {
   const auto& [method, stages, chunks] = GetParam();
@@ -88,11 +88,7 @@ TEST_P(Eviction, OthersContinueWithEqualModels) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Eviction,
-                         testing::Combine(testing::Values("allreduce", "bytegrad", "powersgd",
-                                                          "cocktail", "diloco", "streaming_diloco"),
-                                          testing::Values(1, 2), testing::Values(1)),
-                         shape_name);
+INSTANTIATE_TEST_SUITE_P(, Eviction, testing::ValuesIn(losing_shapes(0)), shape_name);
 INSTANTIATE_TEST_SUITE_P(Interleaved, Eviction, testing::Values(std::tuple("cocktail", 2, 2)),
                          shape_name);
 

@@ -1,5 +1,7 @@
 #include "tests/stages/losing_replicas.h"
 
+#include <cstdlib>
+
 #include "tests/stages/compare_runs.h"
 
 namespace strait::stages {
@@ -33,7 +35,20 @@ RunSettings losing_replicas(const std::string& method, int stages, int steps, in
   return settings;
 }
 
-std::string shape_name(const testing::TestParamInfo<std::tuple<std::string, int, int>>& shape) {
+std::vector<LosingShape> losing_shapes(int parity) {
+  std::vector<LosingShape> shapes;
+  for (const char* method :
+       {"allreduce", "bytegrad", "powersgd", "cocktail", "diloco", "streaming_diloco"}) {
+    const int chosen = 1 + parity++ % 2;
+    for (const int stages : {1, 2}) {
+      if (stages != chosen && std::getenv("STRAIT_CAMPAIGNS") == nullptr) continue;
+      shapes.emplace_back(method, stages, 1);
+    }
+  }
+  return shapes;
+}
+
+std::string shape_name(const testing::TestParamInfo<LosingShape>& shape) {
   const auto& [method, stages, chunks] = shape.param;
   const std::string of_each = chunks > 1 ? "_of_" + std::to_string(chunks) + "_chunks" : "";
   return method + "_" + std::to_string(stages) + "_stages" + of_each;

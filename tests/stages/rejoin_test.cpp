@@ -57,7 +57,7 @@ void expect_trained_together(const RunResult& result, const RunResult& whole) {
   EXPECT_EQ(result.curves[came == 0 ? 1 : 0].size(), kStepsOfRejoins);
 }
 
-class RejoinAfterKill : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
+class RejoinAfterKill : public testing::TestWithParam<LosingShape> {};
 
 TEST_P(RejoinAfterKill, TrainsOnWithTheOthers) {
   const auto& [method, stages, chunks] = GetParam();
@@ -96,11 +96,7 @@ TEST_P(RejoinAfterKill, TrainsOnWithTheOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, RejoinAfterKill,
-                         testing::Combine(testing::Values("allreduce", "bytegrad", "powersgd",
-                                                          "cocktail", "diloco", "streaming_diloco"),
-                                          testing::Values(1, 2), testing::Values(1)),
-                         shape_name);
+INSTANTIATE_TEST_SUITE_P(, RejoinAfterKill, testing::ValuesIn(losing_shapes(1)), shape_name);
 INSTANTIATE_TEST_SUITE_P(Interleaved, RejoinAfterKill,
                          testing::Values(std::tuple("cocktail", 2, 2)), shape_name);
 
