@@ -7,10 +7,11 @@
 
 namespace strait::net {
 
-// How many flows a link uses. One TCP flow does not fill a long path that loses packets. The rate
-// of the link is measured while there is enough to send. Then twice as many flows are tried, and
-// kept if they carry clearly more. A trial that does not help is repeated after growing pauses,
-// because paths change. Pure: no clock, no lock.
+// How many flows a link uses, and with which congestion control. One TCP flow does not fill a long
+// path that loses packets. The rate of the link is measured while there is enough to send. Then bbr
+// is tried where it is offered, or twice as many flows, and kept if they carry clearly more. A
+// trial that does not help is repeated after growing pauses, because paths change; then bbr is
+// given up in the same way. Pure: no clock, no lock.
 class FlowCount {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -23,6 +24,8 @@ class FlowCount {
   static constexpr Seconds kSample{1.5};
   static constexpr Seconds kFirstPause{5.0};
   static constexpr Seconds kLongestPause{600.0};
+  // The trial of what carried less takes seconds of a path that is fast now.
+  static constexpr Seconds kSwitchBackPause{60.0};
   // Flows that have not connected by then are not waited for.
   static constexpr Seconds kConnects{10.0};
   static constexpr double kHelps = 1.25;
@@ -32,6 +35,11 @@ class FlowCount {
   // Called after every change. `pushed`: the position up to which there is something to send.
   // `confirmed`: up to which the peer has it. `open`: flows that can be used now.
   void update(Time now, std::uint64_t pushed, std::uint64_t confirmed, unsigned open);
+
+  // Whether bbr can be used. Not from the start on: beside cubic, which fills queues, one flow of
+  // it gets less than its share of a clean path.
+  void offer_bbr(bool offered);
+  bool wants_bbr() const { return bbr_ != (tried_ > 0 && switches_); }
 
   unsigned wanted() const { return tried_ > 0 ? tried_ : count_; }
   unsigned most() const { return most_; }
@@ -43,7 +51,11 @@ class FlowCount {
   unsigned count_;
   unsigned most_;
   unsigned tried_ = 0;  // 0: no trial
-  double rate_ = 0;     // with count_ flows, in bytes per second
+  bool offered_ = false;
+  bool bbr_ = false;
+  bool switches_ = false;  // the trial is one of the other congestion control
+  bool switch_next_ = true;
+  double rate_ = 0;  // with count_ flows, in bytes per second
   Time next_trial_{};
   Seconds pause_ = kFirstPause;
 

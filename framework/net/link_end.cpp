@@ -265,6 +265,8 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message, unsigned flow) {
       pace_.received(now, window.received_offset(), window.arrived(), uplink_);
     }
     report_to_uplink();
+    flow_count_.offer_bbr(connection_.can_use_bbr());
+    connection_.use_bbr(flow_count_.wants_bbr());
   }
   announce();
 }

@@ -22,6 +22,9 @@ constexpr int kMostUnsent = 64 << 10;
 // Well above kSilence; see tcp_maxrt below.
 constexpr int kUnconfirmedMs = 20'000;
 
+// It sends at the rate that arrives, so losses that no queue caused do not slow it.
+constexpr std::string_view kBbr = "bbr";
+
 // Payload only. The kernel's acknowledgements do not count, whether they come from the peer or from
 // a middlebox. 0: unknown.
 std::uint64_t received_on(int descriptor) {
@@ -115,8 +118,25 @@ void ConnectionBytes::follow(const zmq::message_t& message, bool several_flows) 
   constexpr int kSystemDefault = 0;
   const int unsent = several_flows ? kMostUnsent : kSystemDefault;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+  std::array<char, 16> control{};
+  socklen_t size = control.size() - 1;
+  getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, control.data(), &size);
+  if (!uses_bbr_) usual_control_ = control.data();
+  uses_bbr_ = false;
   cookie_ = socket_cookie(descriptor);
   received_ = received_on(descriptor);
+}
+
+bool ConnectionBytes::can_use_bbr() const {
+  return !refused_ && !usual_control_.empty() && usual_control_ != kBbr;
+}
+
+void ConnectionBytes::use_bbr(bool wanted) {
+  if (wanted == uses_bbr_ || descriptor_ < 0) return;
+  const std::string_view name = wanted ? kBbr : usual_control_;
+  const auto size = static_cast<socklen_t>(name.size());
+  refused_ = setsockopt(descriptor_, IPPROTO_TCP, TCP_CONGESTION, name.data(), size) != 0;
+  if (!refused_) uses_bbr_ = wanted;
 }
 
 bool ConnectionBytes::grew() {

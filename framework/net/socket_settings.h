@@ -34,10 +34,17 @@ class ConnectionBytes {
   void follow(const zmq::message_t& message, bool several_flows);  // the connection it came on
   bool grew();  // since the last call or the last new connection
 
+  // Of the connection that the last message came on: bbr, or the system's own congestion control.
+  void use_bbr(bool wanted);
+  bool can_use_bbr() const;  // the system's own is another one, and the kernel did not refuse
+
  private:
   int descriptor_ = -1;
   std::uint64_t cookie_ = 0;
   std::uint64_t received_ = 0;
+  std::string usual_control_;
+  bool uses_bbr_ = false;
+  bool refused_ = false;
 };
 
 }  // namespace strait::net

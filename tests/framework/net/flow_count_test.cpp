@@ -14,9 +14,12 @@ using std::chrono::milliseconds;
 struct Path {
   double flow = 0;
   double path = 0;
+  double bbr = 0;     // of a flow with bbr
   bool opens = true;  // the peer can be reached over further flows
 
-  double rate(unsigned flows) const { return std::min(flow * flows, path); }
+  double rate(unsigned flows, bool with_bbr) const {
+    return std::min((with_bbr ? bbr : flow) * flows, path);
+  }
 };
 
 struct Sender {
@@ -32,7 +35,7 @@ struct Sender {
     for (const auto end = now + time; now < end; now += kUpdateEvery) {
       const unsigned open = path.opens ? count.wanted() : 1;
       const double noise = std::uniform_real_distribution<double>(0.8, 1.2)(random);
-      confirmed += path.rate(open) * noise * 0.02;
+      confirmed += path.rate(open, count.wants_bbr()) * noise * 0.02;
       flow_seconds += (count.wanted() - 1) * 0.02;
       most = std::max(most, count.wanted());
       const auto done = static_cast<std::uint64_t>(confirmed);
@@ -62,6 +65,34 @@ TEST(FlowCount, FlowThatFillsThePathRemainsAlmostAlone) {
   sender.send({.flow = 12'000'000, .path = 12'000'000}, std::chrono::seconds(600));
   EXPECT_LE(sender.most, 2U);
   EXPECT_LT(sender.flow_seconds, 30);
+}
+
+TEST(FlowCount, BbrIsKeptInPlaceOfMoreFlowsWhereItCarriesMore) {
+  Sender sender;
+  sender.count.offer_bbr(true);
+  sender.send({.flow = 425'000, .path = 6'250'000, .bbr = 5'800'000}, std::chrono::seconds(600));
+  EXPECT_TRUE(sender.count.wants_bbr());
+  EXPECT_EQ(sender.most, 1U);
+}
+
+TEST(FlowCount, BbrIsGivenUpWhereItCarriesLess) {
+  Sender sender;
+  sender.count.offer_bbr(true);
+  sender.send({.flow = 425'000, .path = 6'250'000, .bbr = 5'800'000}, std::chrono::seconds(60));
+  EXPECT_TRUE(sender.count.wants_bbr());
+  sender.send({.flow = 6'000'000, .path = 6'250'000, .bbr = 2'000'000}, std::chrono::seconds(600));
+  EXPECT_FALSE(sender.count.wants_bbr());
+}
+
+TEST(FlowCount, MoreFlowsAreTriedWhereBbrDoesNotHelpOrIsRefused) {
+  for (const bool refused : {false, true}) {
+    Sender sender;
+    sender.count.offer_bbr(true);
+    sender.count.offer_bbr(!refused);
+    sender.send({.flow = 425'000, .path = 6'250'000, .bbr = 425'000}, std::chrono::seconds(60));
+    EXPECT_EQ(sender.count.wanted(), kMaxFlows);
+    EXPECT_FALSE(sender.count.wants_bbr());
+  }
 }
 
 TEST(FlowCount, PathThatBecomesLossyGetsMoreFlows) {

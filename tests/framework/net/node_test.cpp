@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <system_error>
 #include <thread>
 
+#include "framework/file_descriptor.h"
 #include "framework/mutex.h"
 #include "framework/net/endpoint.h"
 #include "framework/net/router_carrier.h"
@@ -568,6 +570,39 @@ TEST(EndpointTest, TextIsParsedAndPrintedAlike) {
   }
   EXPECT_FALSE(Endpoint::parse("tcp://10.0.0.1:65536"));
   EXPECT_FALSE(Endpoint::parse("ipc:///tmp/x"));
+}
+
+std::string congestion_control(int descriptor) {
+  std::array<char, 16> name{};
+  socklen_t size = name.size();
+  EXPECT_EQ(::getsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, name.data(), &size), 0);
+  return name.data();
+}
+
+TEST(SocketSettingsTest, ConnectionSwitchesToBbrAndBackWhereTheKernelAllowsIt) {
+  zmq::context_t context;
+  zmq::socket_t left(context, zmq::socket_type::pair);
+  zmq::socket_t right(context, zmq::socket_type::pair);
+  left.bind("tcp://127.0.0.1:0");
+  right.connect(left.get(zmq::sockopt::last_endpoint));
+  right.send(zmq::str_buffer("hello"), zmq::send_flags::none);
+  zmq::message_t message;
+  ASSERT_TRUE(left.recv(message, zmq::recv_flags::none));
+  const int descriptor = zmq_msg_get(message.handle(), ZMQ_SRCFD);
+  // The system's own may be bbr.
+  ASSERT_EQ(::setsockopt(descriptor, IPPROTO_TCP, TCP_CONGESTION, "reno", 4), 0);
+
+  ConnectionBytes connection;
+  EXPECT_FALSE(connection.can_use_bbr());
+  connection.follow(message, false);
+  EXPECT_TRUE(connection.can_use_bbr());
+  const FileDescriptor own(::socket(AF_INET, SOCK_STREAM, 0));
+  const bool allowed = ::setsockopt(own.number(), IPPROTO_TCP, TCP_CONGESTION, "bbr", 3) == 0;
+  connection.use_bbr(true);
+  EXPECT_EQ(connection.can_use_bbr(), allowed);
+  EXPECT_EQ(congestion_control(descriptor), allowed ? "bbr" : "reno");
+  connection.use_bbr(false);
+  EXPECT_EQ(congestion_control(descriptor), "reno");
 }
 
 TEST(SocketSettingsTest, LibzmqWithKnownHolesIsRefused) {
