@@ -42,6 +42,7 @@ class Sizes:
     epochs = 3
     batch = 16
     micro_batch = 4
+    replica_count = 4  # of the runs that compare syncs
     learning_rates = {"code": 1e-3, "instructions": 2e-3, "english": 1e-3, "perl": 1e-3}
 
 
@@ -56,6 +57,7 @@ class SmallSizes(Sizes):
 
 # Task -> on what its model was trained before.
 TASKS = {"code": "english", "instructions": "english", "english": "code", "perl": "headers"}
+OWN = "own"  # the user's model and data
 
 
 def variant(task, rate):
@@ -71,12 +73,15 @@ def split_variant(name):
 class Bench:
     """A folder with models, data and finished cells; what is there already is not done again."""
 
-    def __init__(self, folder, binaries, sizes, english=None):
+    def __init__(self, folder, binaries, sizes, english=None, own=None):
+        """`own`: keys of the recipe that say the user's model and data."""
         self.folder = folder
         self.strait = binaries / "strait"
         self.simulate = binaries / "simulate"
         self.sizes = sizes
         self.english = english
+        self.own = own
+        self.row = own["data.row"] if own else tasks.ROW
         folder.mkdir(parents=True, exist_ok=True)
         self.results = folder / "results.jsonl"
 
@@ -100,6 +105,8 @@ class Bench:
     def prepare(self, task):
         """Writes what a task needs, its pre-trained model too. Unavailable: it cannot be had."""
         sizes = self.sizes
+        if task == OWN:
+            return
         if task == "instructions":
             records = tasks.instructions(sizes.records + sizes.eval_records)
             test, train = records[: sizes.eval_records], records[sizes.eval_records :]
@@ -122,7 +129,7 @@ class Bench:
         wanted = sizes.pretrain_steps * sizes.pretrain_batch
         tasks.write_rows(rows, train, min(wanted, len(train) // tasks.ROW))
         name = f"pretrain-{corpus}"
-        recipe = self.recipe(name, 1, rows.name, "config")
+        recipe = self.recipe(name, 1) | {"data.train": rows.name, "model.path": "config"}
         recipe |= {"model.weights": "random", "pipeline.stages": 1, "train.learning_rate": 3e-3}
         recipe |= {"train.steps": sizes.pretrain_steps, "train.warmup": sizes.pretrain_steps // 10}
         recipe |= {"train.batch": sizes.pretrain_batch}
@@ -137,17 +144,22 @@ class Bench:
 
     # Runs.
 
-    def recipe(self, name, seed, data, model):
+    def recipe(self, name, seed):
+        """All but the model and the data."""
         return {
-            "name": name, "seed": seed, "model.path": model, "data.train": data, "data.tokenizer": "bytes",
-            "data.row": tasks.ROW, "pipeline.stages": STAGES, "pipeline.threads": 1, "train.batch": self.sizes.batch,
-            "train.micro_batch": self.sizes.micro_batch, "checkpoint.every": 0,
+            "name": name, "seed": seed, "data.tokenizer": "bytes", "data.row": self.row, "pipeline.stages": STAGES,
+            "pipeline.threads": 1, "train.batch": self.sizes.batch, "train.micro_batch": self.sizes.micro_batch,
+            "checkpoint.every": 0,
         }
 
     def inputs_of(self, task):
+        """Keys of the recipe."""
         task, _ = split_variant(task)
+        if task == OWN:
+            return self.own
         ending = "jsonl" if task == "instructions" else "safetensors"
-        return {"data": f"{task}.{ending}", "model": f"model-{TASKS[task]}"}
+        return {"data.train": f"{task}.{ending}", "data.eval": f"{task}-eval.{ending}",
+                "model.path": f"model-{TASKS[task]}"}
 
     def call(self, *words):
         done = subprocess.run(
@@ -160,7 +172,7 @@ class Bench:
 
     def write_recipe(self, name, recipe):
         file = self.folder / f"{name}.toml"
-        file.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in recipe.items()))
+        file.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in recipe.items() if v is not None))
         return file.name
 
     def run(self, name, recipe):
@@ -171,11 +183,9 @@ class Bench:
         """One cell, written down; `keys` of the recipe are what its setting says. `task` may be a
         variant()."""
         named, (task, _) = task, split_variant(task)
-        ending = "jsonl" if task == "instructions" else "safetensors"
         name = f"cell-{task}"
-        recipe = self.recipe(name, seed, **self.inputs_of(task))
-        recipe |= {"train.epochs": self.sizes.epochs, "train.warmup": 10}
-        recipe |= {"data.eval": f"{task}-eval.{ending}", **keys}
+        recipe = self.recipe(name, seed) | self.inputs_of(task)
+        recipe |= {"train.epochs": self.sizes.epochs, "train.warmup": 10, **keys}
         begun = time.monotonic()
         run = self.run(name, recipe)
         cell = {"task": named, "setting": setting, "seed": seed, "keys": keys}
@@ -218,7 +228,7 @@ class Bench:
         pace that makes links matter as they do for a large model, see FP32_OVER_WORK."""
         sizes = self.sizes
         micro_batches = sizes.batch // sizes.micro_batch
-        values = sizes.micro_batch * tasks.ROW * sizes.width
+        values = sizes.micro_batch * self.row * sizes.width
         work = 4 * values / bytes_per_second(SLOW_LINKS[0]) / FP32_OVER_WORK
         stage = f"{work / 3} {work * 2 / 3} 0"
         total = 0
@@ -234,9 +244,9 @@ class Bench:
     def plan_when_wide(self, keys):
         """Of three epochs of a model of width WIDE."""
         self.write_config("config-wide", WIDE)
-        recipe = self.recipe("wide", 1, "wide.safetensors", "config-wide")
+        recipe = self.recipe("wide", 1) | {"data.train": "wide.safetensors", "data.row": tasks.ROW}
         tasks.write_rows(self.folder / "wide.safetensors", bytes(64 * tasks.ROW), 64)
-        return self.plan(recipe | {"model.weights": "random", "train.epochs": 3, **keys})
+        return self.plan(recipe | {"model.path": "config-wide", "model.weights": "random", "train.epochs": 3, **keys})
 
     def plan(self, recipe):
         return json.loads(self.call("plan", self.write_recipe(recipe["name"], recipe), "--json"))

@@ -2,13 +2,17 @@
 
 usage: quality.py --folder FOLDER [--replicas | --adapters | --optimizers] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
                   [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--records N]
-                  [--epochs N] [--batch N] [--width N] [--pretrain-steps N] [--rates X ...] [--table]
+                  [--epochs N] [--batch N] [--width N] [--pretrain-steps N] [--replica-count N] [--rates X ...] [--table]
+       quality.py --folder FOLDER --model FOLDER --train FILE --eval FILE [--row 512] [--learning-rate 1e-4] ...
+
+The latter is about your own model and data, the task "own"; data may be what data.train takes.
 """
 
 import argparse
 import fcntl
 import functools
 import itertools
+import json
 import os
 import pathlib
 import sys
@@ -26,7 +30,8 @@ import tasks
 
 SIZES = {
     "rows": "of a text to train on", "records": "of the instructions to train on", "epochs": "over either",
-    "batch": "rows of a step", "width": "of the model", "pretrain_steps": "of the model on the other text",
+    "batch": "rows of a step", "replica_count": "with --replicas", "width": "of the model",
+    "pretrain_steps": "of the model on the other text",
 }
 
 
@@ -45,10 +50,19 @@ def options_of(words):
     for name, what in SIZES.items():
         flag = "--" + name.replace("_", "-")
         parser.add_argument(flag, type=int, help=f"{what}; a folder has one number")
+    parser.add_argument("--model", type=pathlib.Path, help="your own: a Hugging Face directory")
+    parser.add_argument("--train", type=pathlib.Path, help="your own data")
+    parser.add_argument("--eval", type=pathlib.Path, help="your own data to evaluate on")
+    parser.add_argument("--row", type=int, default=512, help="tokens of a row of your own data")
+    parser.add_argument("--learning-rate", type=float, default=1e-4, help="for your own model")
     parser.add_argument("--rates", nargs="*", type=float, default=[1], help="multiples of the tasks' learning rates")
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
     options = parser.parse_args(words)
+    if options.model:
+        if not options.train or not options.eval:
+            parser.error("--model needs --train and --eval")
+        options.tasks = [cells.OWN]
     options.compared, options.markdown = settings, table.markdown
     if options.replicas:
         options.compared, options.markdown = replica_settings, replica_table.markdown
@@ -90,6 +104,8 @@ def run_cells(bench, options):
         if time.monotonic() > deadline:
             return False
         keys = compared.recipe(setting, rate * bench.sizes.learning_rates[name])
+        if options.replicas:
+            keys["pipeline.replicas"] = bench.sizes.replica_count
         cell = bench.measure(task, setting, seed, keys)
         result = f"loss {cell['loss']:.5f}, {cell['seconds']:.0f} s"
         print(f"{task}, {setting}, seed {seed}: {result}", flush=True)
@@ -101,8 +117,16 @@ def bench_of(options):
     for name in SIZES:
         if getattr(options, name):
             setattr(sizes, name, getattr(options, name))
-    folder = pathlib.Path(options.folder).resolve()
-    return cells.Bench(folder, pathlib.Path(options.bin).resolve(), sizes, options.english)
+    folder, binaries = pathlib.Path(options.folder).resolve(), pathlib.Path(options.bin).resolve()
+    own = None
+    if options.model:
+        config = json.loads((options.model / "config.json").read_text())
+        sizes.width = config.get("hidden_size") or config["n_embd"]
+        sizes.learning_rates = {cells.OWN: options.learning_rate}
+        files = {"model.path": options.model, "data.train": options.train, "data.eval": options.eval}
+        own = {key: str(file.resolve()) for key, file in files.items()}
+        own |= {"data.tokenizer": None, "data.row": options.row}
+    return cells.Bench(folder, binaries, sizes, options.english, own)
 
 
 def main(words=None):

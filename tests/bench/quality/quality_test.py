@@ -2,6 +2,7 @@
 compresses, the table, and that finished cells stay finished; how far gradients move; then replicas, and adapters.
 Quality is not judged here."""
 
+import itertools
 import json
 import os
 import pathlib
@@ -94,11 +95,25 @@ def adapters(folder):
 
 
 def yardstick(folder):
-    """A few settings with two seeds, some of whose cells are there; and the page of docs/ has all codecs."""
+    """A few settings with two seeds, some of whose cells are there; the same on a model and data of one's own; and the
+    page of docs/ has all codecs and sync methods."""
+    yardstick_page(folder, "--tasks", "english", "--english", folder / "text.txt")
+    own = folder / "own"
+    own.mkdir()
+    data = {"--model": folder / "model-code", "--train": folder / "text.txt", "--eval": folder / "text.txt"}
+    text = yardstick_page(own, *itertools.chain(*data.items()), "--row", "64", "--epochs", "1", "--batch", "64")
+    assert f"`{data['--model']}` is fine-tuned on `{data['--train']}`" in text, text
+    cells_of(own, ["raw fp32", "raw bf16", "allreduce", SYNCS[0]])
+    committed = (pathlib.Path(__file__).parents[3] / "docs/yardstick.md").read_text()
+    for setting in yardstick_settings.CODECS + yardstick_settings.SYNCS:
+        _, columns = columns_of(committed, setting)
+        assert "(2)" in columns[1], columns
+
+
+def yardstick_page(folder, *words):
     script = pathlib.Path(__file__).with_name("yardstick.py")
     page = folder / "page.md"
-    command = [sys.executable, "-B", script, "--folder", folder, "--quick", "--page", page]
-    command += ["--tasks", "english", "--english", folder / "text.txt"]
+    command = [sys.executable, "-B", script, "--folder", folder, "--quick", "--page", page, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0, done.stderr
     text = page.read_text()
@@ -108,9 +123,7 @@ def yardstick(folder):
         assert "(2)" in columns[1], row
         narrow, middle, wide = map(float, columns[3:])
         assert narrow >= middle >= wide > 0, row
-    committed = (pathlib.Path(__file__).parents[3] / "docs/yardstick.md").read_text()
-    for setting in yardstick_settings.CODECS:
-        columns_of(committed, setting)
+    return text
 
 
 def main():

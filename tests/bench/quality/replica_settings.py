@@ -2,8 +2,6 @@
 
 import dataclasses
 
-REPLICAS = 4
-
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
@@ -16,8 +14,7 @@ class Setting:
 
     def recipe(self, learning_rate):
         return {
-            "pipeline.stages": self.stages, "pipeline.replicas": REPLICAS,
-            "train.learning_rate": learning_rate * self.times_rate,
+            "pipeline.stages": self.stages, "train.learning_rate": learning_rate * self.times_rate,
             **{f"sync.{key}": value for key, value in self.sync.items()},
             **{f"codec.{key}": value for key, value in self.codec.items()},
         }
@@ -71,5 +68,5 @@ SETTINGS = {
 
 
 def recipe(name, learning_rate):
-    """Recipe keys of a row, in full."""
+    """Recipe keys of a row; Sizes.replica_count says of how many replicas."""
     return SETTINGS[name].recipe(learning_rate)

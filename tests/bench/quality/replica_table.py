@@ -9,7 +9,7 @@ import task_cells
 
 def ratio_when_wide(bench, sync):
     """Bytes a step as the program plans them."""
-    recipe = replica_settings.Setting(sync).recipe(1e-3)
+    recipe = replica_settings.Setting(sync).recipe(1e-3) | {"pipeline.replicas": bench.sizes.replica_count}
     offers = bench.plan_when_wide(recipe)["sync_offers"]
     step_bytes = {offer["method"]: offer["step_bytes"] for offer in offers}
     return step_bytes["allreduce"] / 2 / step_bytes[sync["method"]]  # that is in float32
@@ -18,7 +18,7 @@ def ratio_when_wide(bench, sync):
 def traffic(cell):
     """Bytes a step of one replica, and what a ring all-reduce in 16 bits would send by these: by
     those of rounds, and by all."""
-    senders = cell["steps"] * replica_settings.REPLICAS
+    senders = cell["steps"] * cell["keys"]["pipeline.replicas"]
     ring, rounds, all_sent = (cell[f"bytes_{what}"] for what in ("half_ring", "rounds", "sync"))
     return [f"{rounds / senders / 1e3:.1f} kB", f"{ring / rounds:.1f}", f"{ring / all_sent:.1f}"]
 

@@ -26,16 +26,20 @@ class TaskCells:
             if task == name:
                 self.settings.setdefault(setting, {})[seed] = cell
 
+    def changes(self, setting):
+        """What each seed's loss is above the reference's, in percent."""
+        mine = self.settings.get(setting, {})
+        theirs = self.settings.get(self.reference, {})
+        return [100 * (mine[seed]["loss"] / theirs[seed]["loss"] - 1) for seed in sorted(mine.keys() & theirs.keys())]
+
     def loss(self, setting):
         """Of the reference the loss itself; of others what it is above that in percent, paired by
         seed. A loss near zero is no measure for others: the instructions have their own
         everywhere."""
         mine = self.settings.get(setting, {})
-        theirs = self.settings.get(self.reference, {})
         if mine and (setting == self.reference or self.name == EXACT):
             return mean_and_spread([cell["loss"] for cell in mine.values()], ".4f")
-        shared = sorted(mine.keys() & theirs.keys())
-        change = [100 * (mine[seed]["loss"] / theirs[seed]["loss"] - 1) for seed in shared]
+        change = self.changes(setting)
         skipped = sum(cell["skipped"] for cell in mine.values())
         if not change:
             return ""
