@@ -30,13 +30,18 @@ import machinery
 SPAN_MICROSECONDS = 0.05  # framework/trace/README.md
 
 
+def seconds_in(stat):
+    fields = pathlib.Path(stat).read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def processor_seconds(pid):
     """Of the process's threads: the usual ones, and those of the lowest priority."""
     usual, lowest = 0, 0
     for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        fields = (thread / "stat").read_text().rpartition(")")[2].split()
-        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        usual, lowest = (usual, lowest + seconds) if int(fields[16]) == 19 else (usual + seconds, lowest)
+        nice = int((thread / "stat").read_text().rpartition(")")[2].split()[16])
+        seconds = seconds_in(thread / "stat")
+        usual, lowest = (usual, lowest + seconds) if nice == 19 else (usual + seconds, lowest)
     return usual, lowest
 
 
@@ -95,7 +100,8 @@ class Readers:
             process.wait()
 
     def processor_seconds(self):
-        seconds = {name: sum(processor_seconds(process.pid)) for name, process in self.processes.items()}
+        # Of whole processes: a thread that has answered Prometheus is gone.
+        seconds = {name: seconds_in(f"/proc/{process.pid}/stat") for name, process in self.processes.items()}
         return seconds | ({"status": self.status_seconds} if "status" in self.names else {})
 
 
