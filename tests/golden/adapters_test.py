@@ -246,6 +246,23 @@ def merge_quotients(folder, loaded, rows):
     return {"merged": apart.abs().max().item() / MERGED}
 
 
+def check_merge_by_default(folder, merged):
+    """After merge_quotients: of files in MXFP4 experts leave as bfloat16, rounded once from the sum, and other tensors in
+    the files' type. `merged` is PEFT's, over the base that the adapters were trained over."""
+    training.strait(folder, "export", "runs/golden", "by-default", "--merge")
+    exact, ours = (load_file(folder / name / "model.safetensors") for name in ("merged", "by-default"))
+    assert set(ours) == set(exact), set(ours) ^ set(exact)
+    theirs = dict(merged.named_parameters())
+    for name, value in ours.items():
+        narrow = name.endswith(("experts.gate_up_proj", "experts.down_proj"))
+        assert value.dtype == (torch.bfloat16 if narrow else torch.float32), (name, value.dtype)
+        assert torch.equal(value, exact[name].to(value.dtype)), name
+        if narrow:
+            apart = (value.double() - theirs[name].double()).abs()
+            assert (apart <= theirs[name].double().abs() / 256 + MERGED).all(), (name, apart.max())
+    assert "quantization_config" not in (folder / "by-default" / "config.json").read_text()
+
+
 def quotients(metrics, loaded, losses, norms, adapted):
     ours = adapter_of(loaded)
     theirs = adapter_of(adapted)
@@ -305,6 +322,8 @@ def run_case(name, family, case, options, seed, mistakes=()):
             results.append(training.report("  noticed: " + mistake, seed, wrong, must_agree=False))
         found.update(training.evaluation_quotients(folder, inner(loaded), unseen))
         found.update(merge_quotients(folder, loaded, unseen))
+        if packed:
+            check_merge_by_default(folder, loaded.base_model.model)
         return [training.report(name, seed, found), *results]
 
 
