@@ -239,6 +239,37 @@ TEST(ModelConfig, CountsTheParametersOfTheModelsOnTheHub) {
   EXPECT_EQ(parameters(R"("model_type": "mistral")"), 7'241'732'096);  // Mistral-7B
 }
 
+// Of published models with experts. Where a file leaves fields out, so do these.
+TEST(ModelConfig, CountsTheParametersOfModelsWithExperts) {
+  const auto parameters = [](const std::string& fields) {
+    return describe(parse_config("{" + fields + "}", "config.json")).parameters();
+  };
+  const std::string gpt_oss = R"("model_type": "gpt_oss", "vocab_size": 201088,
+      "hidden_size": 2880, "intermediate_size": 2880, "head_dim": 64, "num_attention_heads": 64,
+      "num_key_value_heads": 8, "num_experts_per_tok": 4, "sliding_window": 128,
+      "max_position_embeddings": 131072, "quantization_config": {"quant_method": "mxfp4"},
+      "rope_theta": 150000, "rope_scaling": {"rope_type": "yarn", "factor": 32.0,
+      "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false,
+      "original_max_position_embeddings": 4096}, )";
+  EXPECT_EQ(parameters(gpt_oss + R"("num_hidden_layers": 24, "num_local_experts": 32)"),
+            20'914'757'184);  // gpt-oss-20b
+  EXPECT_EQ(parameters(gpt_oss + R"("num_hidden_layers": 36, "num_local_experts": 128)"),
+            116'829'156'672);  // gpt-oss-120b
+  EXPECT_EQ(parameters(R"("model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 2048,
+                          "intermediate_size": 6144, "moe_intermediate_size": 768,
+                          "num_hidden_layers": 48, "num_attention_heads": 32, "head_dim": 128,
+                          "num_key_value_heads": 4, "num_experts": 128, "num_experts_per_tok": 8,
+                          "norm_topk_prob": true, "decoder_sparse_step": 1,
+                          "mlp_only_layers": [], "tie_word_embeddings": false)"),
+            30'532'122'624);  // Qwen3-30B-A3B
+  EXPECT_EQ(parameters(R"("model_type": "qwen3_5_moe_text", "num_attention_heads": 16)"),
+            34'660'610'688);  // Qwen3.5-35B-A3B, without vision
+  EXPECT_EQ(parameters(R"("model_type": "glm4_moe_lite")"),
+            29'943'390'976 + 46 * 64);  // GLM-4.7-Flash, and what routers choose by
+  EXPECT_EQ(parameters(R"("model_type": "deepseek_v3")"),
+            671'026'404'352 + 58 * 256);  // DeepSeek-V3
+}
+
 // OPT-350m projects to narrower tokens before the table, and the loss takes as many rows as its
 // width says.
 TEST(Description, LogitsAreOfRowsAsWideAsTokens) {
