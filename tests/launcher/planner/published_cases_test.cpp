@@ -6,6 +6,7 @@
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/recipe/placement.h"
 #include "launcher/recipe/recipe_io.h"
 #include "tests/scratch_directory.h"
 
@@ -24,6 +25,18 @@ constexpr const char* kLlama1B = R"({"model_type": "llama", "vocab_size": 32000,
   "rms_norm_eps": 1e-05, "tie_word_embeddings": false})";
 constexpr const char* kGpt2Xl = R"({"model_type": "gpt2", "vocab_size": 50257,
   "n_positions": 1024, "n_embd": 1600, "n_layer": 48, "n_head": 25})";
+
+constexpr const char* kQwen30B = R"({"model_type": "qwen3_moe", "vocab_size": 151936,
+  "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768,
+  "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+  "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": true,
+  "max_position_embeddings": 40960, "tie_word_embeddings": false})";
+constexpr const char* kGptOss20B = R"({"model_type": "gpt_oss", "vocab_size": 201088,
+  "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 24,
+  "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64, "num_local_experts": 32,
+  "num_experts_per_tok": 4, "sliding_window": 128, "max_position_embeddings": 131072,
+  "rope_theta": 150000, "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "truncate": false,
+  "original_max_position_embeddings": 4096}, "quantization_config": {"quant_method": "mxfp4"}})";
 
 class PublishedCases : public testing::Test {
  protected:
@@ -66,8 +79,50 @@ class PublishedCases : public testing::Test {
     return 32 / planned(kGpt2Xl, hosts, links, settings).step_seconds;
   }
 
+  // LoRA over four hosts with a card of 24 GB each.
+  plan::Plan on_four_cards(const std::string& model, const std::string& quantization) const {
+    std::string hosts;
+    std::string links;
+    for (char host = 'a'; host <= 'd'; ++host) {
+      hosts += fmt::format("{{name = \"{}\", device = \"RTX 3090\"}}, ", host);
+      for (char other = 'a'; other < host; ++other) {
+        links += fmt::format("{},{},300,10\n", host, other);
+      }
+    }
+    return planned(model, hosts, links,
+                   {"model.dtype=bfloat16", "model.lora={rank = 8}", "model.recompute=layer",
+                    "model.quantization=" + quantization, "pipeline.stages=4", "model.device=auto",
+                    "train.micro_batch=1", "codec.forward=delta", "codec.backward=fixed"});
+  }
+
+  static void expect_fit_on_four_cards(const plan::Plan& plan) {
+    ASSERT_EQ(plan.processes.size(), 4U);
+    for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
+      const std::vector<std::int64_t> card{std::int64_t{24} << 30};
+      EXPECT_EQ(plan.hosts[host].gpus, card);
+      EXPECT_TRUE(plan::fits_gpu_memory(plan, host)) << plan.hosts[host].name;
+    }
+    EXPECT_GT(plan.step_seconds, 0.5);
+    EXPECT_LT(plan.step_seconds, 60);
+    EXPECT_THAT(forecast_text(plan), HasSubstr("s a step"));
+  }
+
   ScratchDirectory folder_;
 };
+
+std::int64_t parameters_of(const plan::Plan& plan) {
+  std::int64_t sum = 0;
+  for (const plan::Plan::Process& process : plan.processes) sum += process.parameters;
+  return sum;
+}
+
+double state_gigabytes(const plan::Plan& plan) {
+  double sum = 0;
+  for (const plan::Plan::Process& process : plan.processes) {
+    sum += static_cast<double>(process.state_bytes) / 1e9;
+  }
+  return sum;
+}
 
 TEST_F(PublishedCases, ThreeUnequalHostsAreUsedForWhatTheyAreWorth) {
   const std::string hosts =
@@ -100,6 +155,31 @@ TEST_F(PublishedCases, FourFastStagesOverSlowLinksAreToldThatOneIsFaster) {
   const PlanLoad load = load_of(listed);
   EXPECT_THAT(load.limit.name, HasSubstr("the line of")) << "which both neighbours share";
   EXPECT_LT(load.alone_seconds, load.step_seconds / 10);
+}
+
+// 61 GB in bfloat16, which no card of 24 GB holds.
+TEST_F(PublishedCases, Qwen30BIsTrainedOverFourCards) {
+  const plan::Plan lora = on_four_cards(kQwen30B, "none");
+  expect_fit_on_four_cards(lora);
+  const plan::Plan qlora = on_four_cards(kQwen30B, "int4");
+  expect_fit_on_four_cards(qlora);
+  EXPECT_EQ(parameters_of(lora), parameters_of(qlora));
+  // Experts of int4 need 4.15 bits a value; table and head stay as they are.
+  EXPECT_LT(state_gigabytes(qlora), state_gigabytes(lora) - 30.5 * 1.4);
+}
+
+// Published: 20.9 billion parameters, in files of 13.8 GB with experts of MXFP4 (4.25 bits).
+TEST_F(PublishedCases, GptOss20BHasThePublishedSizes) {
+  const plan::Plan whole = on_four_cards(kGptOss20B, "none");
+  expect_fit_on_four_cards(whole);
+  const std::int64_t adapters = parameters_of(whole) - 20'914'757'184;
+  EXPECT_GT(adapters, 0);
+  EXPECT_LT(adapters, 10'000'000);
+  EXPECT_NEAR(state_gigabytes(whole), 2 * 20.9, 0.5);
+  const plan::Plan quantized = on_four_cards(kGptOss20B, "int4");
+  expect_fit_on_four_cards(quantized);
+  // 4.15 bits a value but in table and head, which have 1.16 billion.
+  EXPECT_NEAR(state_gigabytes(quantized), 4.15 / 8 * (20.9 - 1.16) + 2 * 1.16, 0.4);
 }
 
 // The published figures are read off a table that could not be confirmed, and the speed of the GPUs
