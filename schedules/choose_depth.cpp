@@ -18,13 +18,13 @@ bool fits_in_flight(const Schedule& schedule, const PipelineShape& shape, int mo
 
 int choose_depth(const Schedule& schedule, const PipelineShape& shape,
                  std::span<const ChunkCost> costs, std::span<const LinkCost> links,
-                 int most_in_flight, int deepest) {
+                 int most_in_flight, int deepest, const Machines& machines) {
   std::vector<double> seconds;  // by depth
   double best = std::numeric_limits<double>::infinity();
   PipelineShape tried = shape;
   for (tried.depth = 0; tried.depth <= deepest; ++tried.depth) {
     if (!fits_in_flight(schedule, tried, most_in_flight)) break;  // deeper only holds more
-    seconds.push_back(simulate(action_lists(schedule, tried), costs, links).seconds);
+    seconds.push_back(simulate(action_lists(schedule, tried), costs, links, machines).seconds);
     best = std::min(best, seconds.back());
   }
   for (std::size_t depth = 0; depth < seconds.size(); ++depth) {

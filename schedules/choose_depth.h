@@ -14,6 +14,6 @@ inline constexpr int kDeepestChosen = 3;
 // is ignored.
 int choose_depth(const Schedule& schedule, const PipelineShape& shape,
                  std::span<const ChunkCost> costs, std::span<const LinkCost> links,
-                 int most_in_flight, int deepest = kDeepestChosen);
+                 int most_in_flight, int deepest = kDeepestChosen, const Machines& machines = {});
 
 }  // namespace strait::schedules

@@ -3,84 +3,37 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
-#include <optional>
 #include <stdexcept>
 
 #include "schedules/pipeline_shape.h"
+#include "schedules/shared_cores.h"
 
 namespace strait::schedules {
 namespace {
 
 constexpr int kMostMicroBatches = 1 << 20;
-constexpr double kNever = std::numeric_limits<double>::quiet_NaN();
-
-bool ever(double time) { return !std::isnan(time); }
-
 [[noreturn]] void refuse_to_simulate(const std::string& fact) {
   throw std::invalid_argument("cannot simulate: " + fact);
 }
 
-void check_number(double value, const std::string& what) {
-  if (std::isfinite(value) && value >= 0) return;
-  refuse_to_simulate(what + " is " + std::to_string(value) + ", expected a number of 0 or more");
-}
+StageIndex stage_index(std::size_t stage) { return static_cast<StageIndex>(stage); }
 
-void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
-                 std::span<const LinkCost> links) {
-  if (stages == 0 || costs.empty() || costs.size() % stages != 0 ||
-      links.size() != costs.size() - 1) {
-    refuse_to_simulate(std::to_string(stages) + " lists, " + std::to_string(costs.size()) +
-                       " stage costs and " + std::to_string(links.size()) +
-                       " links; expected one cost for every chunk of a list, as many in each, and "
-                       "one link fewer");
-  }
-  const auto at = [stages](std::size_t position) {
-    const std::string stage = " stage " + std::to_string(position % stages);
-    return position < stages ? stage : stage + " chunk " + std::to_string(position / stages);
-  };
-  for (std::size_t p = 0; p < costs.size(); ++p) {
-    const std::string where = " of" + at(p);
-    check_number(costs[p].forward_seconds, "forward time" + where);
-    check_number(costs[p].backward_seconds, "backward time" + where);
-    check_number(costs[p].weight_gradient_seconds, "weight gradient time" + where);
-    check_number(costs[p].update_seconds, "update time" + where);
-    check_number(costs[p].bytes_in_flight, "memory in flight" + where);
-    check_number(costs[p].weight_gradient_bytes, "memory for weight gradients" + where);
-    if (costs[p].weight_gradient_seconds > costs[p].backward_seconds) {
-      refuse_to_simulate("weight gradient time" + where + " is " +
-                         std::to_string(costs[p].weight_gradient_seconds) +
-                         ", more than that of the whole backward, " +
-                         std::to_string(costs[p].backward_seconds));
-    }
-  }
-  for (std::size_t p = 0; p < links.size(); ++p) {
-    const std::string where = " of the link after" + at(p);
-    check_number(links[p].forward_bytes, "forward bytes" + where);
-    check_number(links[p].backward_bytes, "backward bytes" + where);
-    check_number(links[p].latency_seconds, "latency" + where);
-    for (const double rate :
-         {links[p].forward_bytes_per_second, links[p].backward_bytes_per_second,
-          links[p].forward_uplink_bytes_per_second, links[p].backward_uplink_bytes_per_second})
-      if (!(rate > 0)) refuse_to_simulate("bandwidth" + where + " is not above 0");
-  }
-}
-
-// The end times of one micro-batch's actions in one chunk. NaN: not ended yet.
+// What has happened to a micro-batch in one chunk.
 struct Passage {
-  std::array<double, 3> done{kNever, kNever, kNever};  // by Work
+  std::array<bool, 3> done{};  // by Work
   std::array<bool, 3> listed{};
-  double activation_arrived = kNever;
-  double gradient_arrived = kNever;
+  bool activation_arrived = false;
+  bool gradient_arrived = false;
 
-  double& done_at(Work work) { return done.at(static_cast<std::size_t>(work)); }
+  bool& is_done(Work work) { return done.at(static_cast<std::size_t>(work)); }
   bool& is_listed(Work work) { return listed.at(static_cast<std::size_t>(work)); }
   bool is_split() { return is_listed(Work::weight_gradient); }
 };
 
 struct StagePlay {
   std::size_t next = 0;  // position in the list
-  double free_at = 0;
+  bool busy = false;
+  double since = 0;         // that it is busy, or idle
   double line_free_at = 0;  // the line on which it sends
   int in_flight = 0;
 };
@@ -91,59 +44,115 @@ struct ChunkPlay {
   std::vector<Passage> passages;  // by micro-batch
 };
 
+// Between adjacent chunk positions.
+struct Message {
+  std::size_t from = 0;
+  std::size_t to = 0;
+  MicroBatch micro_batch{};
+
+  bool down() const { return from < to; }
+  std::size_t link() const { return std::min(from, to); }
+};
+
+// A thread that encodes or decodes the messages of a link's end, one after the other.
+struct Coder {
+  std::vector<std::size_t> messages;
+  std::size_t next = 0;
+};
+
+constexpr std::size_t kCodersOfLink = 4;  // two directions, two ends
+constexpr std::size_t kNobody = std::numeric_limits<std::size_t>::max();
+
+// With a machine for each stage where none is stated.
+Machines complete(std::size_t stages, Machines machines) {
+  for (std::size_t s = machines.stages.size(); s < stages; ++s) {
+    machines.stages.push_back({machines.cores.size(), 1, machines.cores.size()});
+    machines.cores.push_back(std::numeric_limits<double>::infinity());
+  }
+  return machines;
+}
+
+// Tasks are numbered: the actions of stages, then coders, then messages on their way.
 class Player {
  public:
   Player(std::span<const ActionList> lists, std::span<const ChunkCost> costs,
-         std::span<const LinkCost> links)
+         std::span<const LinkCost> links, const Machines& machines)
       : lists_(lists),
         costs_(costs),
         links_(links),
+        machines_(complete(lists.size(), machines)),
+        cores_(machines_.cores),
         stages_(lists.size()),
         chunks_(costs.size()),
-        path_free_at_(lists.size() * lists.size()) {
+        path_free_at_(lists.size() * lists.size()),
+        coders_(links.size() * kCodersOfLink) {
     read_lists();
     forecast_.stages.resize(lists.size());
   }
 
   Forecast play() {
-    // Each stage runs as far as it can; then the stages that it sends to are examined again. Every
-    // message has one sender, and each stage works in list order, so the times do not depend on the
-    // order in which stages are examined.
-    for (std::size_t s = 0; s < lists_.size(); ++s) awake_.push_back(s);
-    while (!awake_.empty()) {
-      const std::size_t s = awake_.front();
-      awake_.pop_front();
-      run_stage(s);
-    }
+    for (std::size_t s = 0; s < lists_.size(); ++s) start_action(s);
+    while (const std::optional<std::size_t> task = cores_.next()) end_task(*task);
     finish();
     return std::move(forecast_);
   }
 
  private:
   void read_lists();
-  void run_stage(std::size_t s);
-  void do_action(std::size_t s, const Action& action, double ready);
+  void start_action(std::size_t s);
+  void end_action(std::size_t s);
+  void end_task(std::size_t task);
+  void end_coding(std::size_t coder);
   void hold(std::size_t s, const Action& action, Passage& passage);
-  double send(std::size_t from, std::size_t to, MicroBatch micro_batch, double made);
+  void make_message(std::size_t from, std::size_t to, MicroBatch micro_batch);
+  void code(std::size_t coder, std::size_t message);
+  void start_coding(std::size_t coder);
+  void send(std::size_t message);
+  void receive(std::size_t message);
+  void deliver(std::size_t message);
   void finish();
-  std::optional<double> ready_at(std::size_t position, const Action& action);
+  bool is_ready(std::size_t position, const Action& action);
   std::string why_blocked(std::size_t s, const Action& action);
 
   std::size_t position(std::size_t s, const Action& action) const {
-    return static_cast<std::size_t>(position_of(StageIndex{static_cast<std::int32_t>(s)},
-                                                action.chunk, static_cast<int>(lists_.size())));
+    return static_cast<std::size_t>(
+        position_of(stage_index(s), action.chunk, static_cast<int>(lists_.size())));
+  }
+  std::size_t stage_of(std::size_t position) const { return position % lists_.size(); }
+  const StagePlace& place_at(std::size_t position) const {
+    return machines_.stages[stage_of(position)];
   }
   Passage& passage(std::size_t position, MicroBatch micro_batch) {
     return chunks_[position].passages[static_cast<std::size_t>(number(micro_batch))];
+  }
+  double coding_seconds(const Message& message) const {
+    const LinkCost& link = links_[message.link()];
+    return message.down() ? link.forward_coding_seconds : link.backward_coding_seconds;
+  }
+  double bytes_of(const Message& message) const {
+    const LinkCost& link = links_[message.link()];
+    return message.down() ? link.forward_bytes : link.backward_bytes;
+  }
+  // Of a link's end.
+  static std::size_t coder_of(const Message& message, bool receives) {
+    return kCodersOfLink * message.link() + (message.down() ? 0 : 2) + (receives ? 1 : 0);
+  }
+  // That is busy with these bytes while they cross; nothing waits for it.
+  void transport(std::size_t position, const Message& message) {
+    const double seconds = links_[message.link()].transport_seconds_per_byte * bytes_of(message);
+    if (seconds > 0) cores_.start(place_at(position).host, seconds, 1, kNobody);
   }
 
   std::span<const ActionList> lists_;
   std::span<const ChunkCost> costs_;  // by chunk position
   std::span<const LinkCost> links_;
+  Machines machines_;
+  SharedCores cores_;
   std::vector<StagePlay> stages_;
   std::vector<ChunkPlay> chunks_;     // by chunk position
   std::vector<double> path_free_at_;  // by the stage that sends, then by the one that receives
-  std::deque<std::size_t> awake_;
+  std::vector<Coder> coders_;
+  std::vector<Message> messages_;
   Forecast forecast_;
 };
 
@@ -179,60 +188,65 @@ void Player::read_lists() {
   forecast_.transfers.reserve(actions);
 }
 
-void Player::run_stage(std::size_t s) {
-  StagePlay& stage = stages_[s];
-  while (stage.next < lists_[s].size()) {
-    const Action& action = lists_[s][stage.next];
-    const std::optional<double> ready = ready_at(position(s, action), action);
-    // Whoever makes what it waits for puts this stage into awake_ again.
-    if (!ready) return;
-    do_action(s, action, *ready);
-    ++stage.next;
-  }
-}
-
-std::optional<double> Player::ready_at(std::size_t position, const Action& action) {
-  Passage& here = passage(position, action.micro_batch);
-  double ready = 0;
-  switch (action.work) {
-    case Work::forward:
-      if (position > 0) ready = here.activation_arrived;
-      break;
-    case Work::backward:
-      ready = here.done_at(Work::forward);
-      if (ever(ready) && position + 1 < costs_.size()) ready = here.gradient_arrived;
-      break;
-    case Work::weight_gradient:
-      ready = here.done_at(Work::backward);
-      break;
-  }
-  return ever(ready) ? std::optional<double>(ready) : std::nullopt;
-}
-
 double seconds_of(const ChunkCost& cost, Work work, bool split) {
   if (work == Work::forward) return cost.forward_seconds;
   if (work == Work::weight_gradient) return cost.weight_gradient_seconds;
   return cost.backward_seconds - (split ? cost.weight_gradient_seconds : 0);
 }
 
-void Player::do_action(std::size_t s, const Action& action, double ready) {
+void Player::start_action(std::size_t s) {
   StagePlay& stage = stages_[s];
+  if (stage.busy || stage.next == lists_[s].size()) return;
+  const Action& action = lists_[s][stage.next];
   const std::size_t p = position(s, action);
-  const double start = std::max(stage.free_at, ready);
+  // Whoever makes what it waits for asks again.
+  if (!is_ready(p, action)) return;
+  stage.busy = true;
+  stage.since = cores_.now();
+  const bool split = passage(p, action.micro_batch).is_split();
+  const StagePlace& place = machines_.stages[s];
+  cores_.start(place.machine, seconds_of(costs_[p], action.work, split), place.threads, s);
+}
+
+bool Player::is_ready(std::size_t position, const Action& action) {
+  Passage& here = passage(position, action.micro_batch);
+  switch (action.work) {
+    case Work::forward:
+      return position == 0 || here.activation_arrived;
+    case Work::backward:
+      return here.is_done(Work::forward) &&
+             (position + 1 == costs_.size() || here.gradient_arrived);
+    case Work::weight_gradient:
+      return here.is_done(Work::backward);
+  }
+  return false;
+}
+
+void Player::end_action(std::size_t s) {
+  StagePlay& stage = stages_[s];
+  const Action& action = lists_[s][stage.next];
+  const std::size_t p = position(s, action);
+  forecast_.stages[s].busy_seconds += cores_.now() - stage.since;
+  forecast_.spans.push_back({stage_index(s), action, stage.since, cores_.now()});
+  stage.busy = false;
+  stage.since = cores_.now();
+  ++stage.next;
   Passage& here = passage(p, action.micro_batch);
-  const double end = start + seconds_of(costs_[p], action.work, here.is_split());
-  stage.free_at = end;
-  forecast_.stages[s].busy_seconds += end - start;
-  forecast_.spans.push_back({StageIndex{static_cast<std::int32_t>(s)}, action, start, end});
-  here.done_at(action.work) = end;
+  here.is_done(action.work) = true;
   hold(s, action, here);
-  const MicroBatch m = action.micro_batch;
   if (action.work == Work::forward && p + 1 < costs_.size()) {
-    passage(p + 1, m).activation_arrived = send(p, p + 1, m, end);
+    make_message(p, p + 1, action.micro_batch);
   }
-  if (action.work == Work::backward && p > 0) {
-    passage(p - 1, m).gradient_arrived = send(p, p - 1, m, end);
-  }
+  if (action.work == Work::backward && p > 0) make_message(p, p - 1, action.micro_batch);
+  start_action(s);
+}
+
+void Player::end_task(std::size_t task) {
+  if (task == kNobody) return;
+  if (task < stages_.size()) return end_action(task);
+  const std::size_t coder = task - stages_.size();
+  if (coder < coders_.size()) return end_coding(coder);
+  receive(coder - coders_.size());
 }
 
 void Player::hold(std::size_t s, const Action& action, Passage& here) {
@@ -265,46 +279,91 @@ void Player::hold(std::size_t s, const Action& action, Passage& here) {
   if (only_forward) --chunk.held;
 }
 
-// Sends from a chunk position to an adjacent one. Returns the time of arrival.
-double Player::send(std::size_t from, std::size_t to, MicroBatch micro_batch, double made) {
-  const bool down = from < to;
-  const LinkCost& link = links_[std::min(from, to)];
-  const auto stages = static_cast<int>(lists_.size());
-  const StageIndex sender = stage_at(static_cast<int>(from), stages);
-  const StageIndex receiver = stage_at(static_cast<int>(to), stages);
-  double& free_at = path_free_at_[static_cast<std::size_t>(number(sender)) * lists_.size() +
-                                  static_cast<std::size_t>(number(receiver))];
-  double& line_free_at = stages_[static_cast<std::size_t>(number(sender))].line_free_at;
-  line_free_at = std::max(line_free_at, made);
+void Player::make_message(std::size_t from, std::size_t to, MicroBatch micro_batch) {
+  const std::size_t message = messages_.size();
+  messages_.push_back({from, to, micro_batch});
+  if (coding_seconds(messages_.back()) == 0) return send(message);
+  code(coder_of(messages_.back(), false), message);
+}
+
+void Player::code(std::size_t coder, std::size_t message) {
+  std::vector<std::size_t>& messages = coders_[coder].messages;
+  messages.push_back(message);
+  if (coders_[coder].next + 1 == messages.size()) start_coding(coder);
+}
+
+void Player::start_coding(std::size_t coder) {
+  const Message& message = messages_[coders_[coder].messages[coders_[coder].next]];
+  const bool receives = coder_of(message, true) == coder;
+  const StagePlace& place = place_at(receives ? message.to : message.from);
+  cores_.start(place.host, coding_seconds(message), 1, stages_.size() + coder);
+}
+
+void Player::end_coding(std::size_t number) {
+  Coder& coder = coders_[number];
+  const std::size_t message = coder.messages[coder.next++];
+  if (coder.next < coder.messages.size()) start_coding(number);
+  if (coder_of(messages_[message], true) == number) return deliver(message);
+  send(message);
+}
+
+void Player::send(std::size_t number) {
+  const Message& message = messages_[number];
+  const LinkCost& link = links_[message.link()];
+  const bool down = message.down();
+  const std::size_t sender = stage_of(message.from);
+  const std::size_t receiver = stage_of(message.to);
+  double& free_at = path_free_at_[sender * lists_.size() + receiver];
+  double& line_free_at = stages_[sender].line_free_at;
+  line_free_at = std::max(line_free_at, cores_.now());
   const double start = std::max(free_at, line_free_at);
-  const double bytes = down ? link.forward_bytes : link.backward_bytes;
+  const double bytes = bytes_of(message);
   free_at = start + bytes / (down ? link.forward_bytes_per_second : link.backward_bytes_per_second);
   line_free_at +=
       bytes / (down ? link.forward_uplink_bytes_per_second : link.backward_uplink_bytes_per_second);
   forecast_.transfers.push_back(
-      {sender, receiver, chunk_at(static_cast<int>(from), stages), micro_batch, start, free_at});
-  awake_.push_back(static_cast<std::size_t>(number(receiver)));
+      {stage_index(sender), stage_index(receiver),
+       chunk_at(static_cast<int>(message.from), static_cast<int>(lists_.size())),
+       message.micro_batch, start, free_at});
+  transport(message.from, message);
   // Latency delays a message but does not occupy the path.
-  return free_at + link.latency_seconds;
+  cores_.wait(free_at + link.latency_seconds, stages_.size() + coders_.size() + number);
+}
+
+void Player::receive(std::size_t message) {
+  const Message& received = messages_[message];
+  transport(received.to, received);
+  if (coding_seconds(received) == 0) return deliver(message);
+  code(coder_of(received, true), message);
+}
+
+void Player::deliver(std::size_t message) {
+  const Message& ready = messages_[message];
+  Passage& there = passage(ready.to, ready.micro_batch);
+  (ready.down() ? there.activation_arrived : there.gradient_arrived) = true;
+  start_action(stage_of(ready.to));
 }
 
 void Player::finish() {
-  // Updates begin together: the gradient norm is that of all stages.
   double last = 0;
-  std::vector<double> updates(lists_.size());
-  for (std::size_t p = 0; p < costs_.size(); ++p)
-    updates[p % lists_.size()] += costs_[p].update_seconds;
   for (std::size_t s = 0; s < lists_.size(); ++s) {
-    last = std::max(last, stages_[s].free_at);
+    last = std::max(last, stages_[s].since);
     if (stages_[s].next == lists_[s].size()) continue;
     const Action& action = lists_[s][stages_[s].next];
-    forecast_.blocked.push_back(
-        {StageIndex{static_cast<std::int32_t>(s)}, action, why_blocked(s, action)});
+    forecast_.blocked.push_back({stage_index(s), action, why_blocked(s, action)});
   }
-  forecast_.seconds = last + *std::ranges::max_element(updates);
+  // Updates begin together: the gradient norm is that of all stages.
+  std::vector<double> updates(lists_.size());
+  for (std::size_t p = 0; p < costs_.size(); ++p) updates[stage_of(p)] += costs_[p].update_seconds;
+  SharedCores cores(machines_.cores);
   for (std::size_t s = 0; s < lists_.size(); ++s) {
-    StageForecast& stage = forecast_.stages[s];
-    stage.busy_seconds += updates[s];
+    cores.start(machines_.stages[s].machine, updates[s], machines_.stages[s].threads, s);
+  }
+  while (const std::optional<std::size_t> s = cores.next()) {
+    forecast_.stages[*s].busy_seconds += cores.now();
+  }
+  forecast_.seconds = last + cores.now();
+  for (StageForecast& stage : forecast_.stages) {
     stage.idle_seconds = std::max(0.0, forecast_.seconds - stage.busy_seconds);
   }
 }
@@ -317,7 +376,7 @@ std::string Player::why_blocked(std::size_t s, const Action& action) {
     needed.work = Work::backward;
   } else if (action.work == Work::forward) {
     maker = here - 1;
-  } else if (!ever(passage(here, action.micro_batch).done_at(Work::forward))) {
+  } else if (!passage(here, action.micro_batch).is_done(Work::forward)) {
     needed.work = Work::forward;
   } else {
     maker = here + 1;
@@ -335,9 +394,9 @@ std::string Player::why_blocked(std::size_t s, const Action& action) {
 }  // namespace
 
 Forecast simulate(std::span<const ActionList> lists, std::span<const ChunkCost> costs,
-                  std::span<const LinkCost> links) {
-  check_costs(lists.size(), costs, links);
-  return Player(lists, costs, links).play();
+                  std::span<const LinkCost> links, const Machines& machines) {
+  check_costs(lists.size(), costs, links, machines);
+  return Player(lists, costs, links, machines).play();
 }
 
 std::string describe(std::span<const BlockedStage> blocked) {

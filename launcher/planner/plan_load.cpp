@@ -82,7 +82,12 @@ class ReplicaLoad {
   PlanLoad::Limit limit(const PlanLoad& load) const {
     const double sync = sync_seconds(plan_);
     const auto stage = std::ranges::max_element(busy_) - busy_.begin();
-    const auto line = std::ranges::max_element(sent_) - sent_.begin();
+    // Sums of equal messages differ by rounding.
+    constexpr double kAsLong = 1 - 1e-9;
+    const double longest = sent_.empty() ? 0 : kAsLong * std::ranges::max(sent_);
+    const auto line =
+        std::ranges::find_if(sent_, [longest](double one) { return one >= longest; }) -
+        sent_.begin();
     const double computes = busy_[static_cast<std::size_t>(stage)];
     const double sends = sent_.empty() ? 0 : sent_[static_cast<std::size_t>(line)];
     StepCosts faster = costs_;

@@ -52,10 +52,11 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
   costs.known.schedule = plan.recipe.pipeline.schedule;
   costs.known.micro_batches = plan.micro_batches_of(replica);
   costs.known.stages = std::ssize(hosts);
+  costs.known.machines = machines_of(
+      plan, all_hosts, std::vector<std::int64_t>(all_hosts.size(), sizes.threads), replica);
   const auto chunk = [&](std::size_t i, const models::LayerRange& layers) {
     const std::size_t host = hosts[i % hosts.size()];
-    const plan::ComputeSpeed speed =
-        plan::compute_speed(plan, host, sizes.threads, std::ranges::count(all_hosts, host));
+    const plan::ComputeSpeed speed = plan::compute_speed(plan, host, sizes.threads);
     schedules::ChunkCost cost =
         chunk_cost(model, layers, sizes.micro_batch_tokens + sizes.pass_tokens, speed);
     cost.update_seconds = update_seconds(plan, host, model, layers);

@@ -113,6 +113,7 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
   link.forward_uplink_bytes_per_second = forward.uplink;
   link.backward_uplink_bytes_per_second = backward.uplink;
   link.latency_seconds = (forward.seconds + backward.seconds) / 2;
+  link.transport_seconds_per_byte = 1 / plan::kLoopbackBytesPerSecond;
   return link;
 }
 
@@ -129,12 +130,8 @@ void add_coding(const codec::CodecSettings& settings, double values, schedules::
     link.latency_seconds = 0;  // nothing crosses, so nothing waits for it
     return;
   }
-  link.latency_seconds += forward + backward;  // the mean of both ways, at two ends
-  const auto cap = [](double& rate, double bytes, double coding) {
-    if (bytes > 0) rate = std::min(rate, bytes / coding);
-  };
-  cap(link.forward_bytes_per_second, link.forward_bytes, forward);
-  cap(link.backward_bytes_per_second, link.backward_bytes, backward);
+  link.forward_coding_seconds = link.forward_bytes > 0 ? forward : 0;
+  link.backward_coding_seconds = link.backward_bytes > 0 ? backward : 0;
 }
 
 double tie_seconds(double gradients, double values, std::int64_t micro_batches,
@@ -148,7 +145,7 @@ std::int64_t best_depth(const StepCosts& costs, std::int64_t deepest) {
   const schedules::PipelineShape shape = shape_of_costs(costs, 0);
   return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape, costs.chunks,
                                  costs.links, shape.chunks * shape.micro_batches,
-                                 static_cast<int>(deepest));
+                                 static_cast<int>(deepest), costs.machines);
 }
 
 std::int64_t all_micro_batches(const plan::Plan& plan) {
@@ -218,7 +215,7 @@ std::int64_t best_micro_batch(std::int64_t rows,
 schedules::Forecast simulated_step(const StepCosts& costs, std::int64_t depth) {
   const auto lists = schedules::action_lists(schedules::schedule_named(costs.schedule),
                                              shape_of_costs(costs, depth));
-  return schedules::simulate(lists, costs.chunks, costs.links);
+  return schedules::simulate(lists, costs.chunks, costs.links, costs.machines);
 }
 
 double step_seconds(const StepCosts& costs, std::int64_t depth) {
@@ -232,54 +229,9 @@ double forward_seconds(StepCosts costs, double bytes, std::int64_t depth) {
     chunk = {.forward_seconds = chunk.forward_seconds};
   for (schedules::LinkCost& link : costs.links) {
     link.forward_bytes = bytes;
-    link.backward_bytes = 0;
+    link.backward_bytes = link.backward_coding_seconds = 0;
   }
   return simulated_step(costs, depth).seconds;
-}
-
-std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed) {
-  const models::ModelDescription model = trained_model(plan);
-  const codec::CacheLimits frozen = frozen_rows(plan, model);
-  const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
-  std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
-  const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
-  for (const plan::Plan::Process& process : plan.processes) {
-    const plan::ComputeSpeed compute = plan::compute_speed(plan, process);
-    StepCosts& costs = replicas.at(process.name.replica);
-    costs.chunks.resize(stages * process.chunks.size());
-    costs.links.resize(costs.chunks.size() - 1);  // nothing is sent inside a stage
-    for (std::size_t c = 0; c < process.chunks.size(); ++c) {
-      costs.chunks[c * stages + process.name.stage] =
-          chunk_cost(model, later_layers(process.chunks[c], model, frozen), tokens, compute);
-      costs.chunks[c * stages + process.name.stage].update_seconds =
-          update_seconds(plan, process.host_index, model, process.chunks[c]);
-    }
-  }
-  for (const plan::Plan::Link& link : plan.links) {
-    const std::size_t upper = plan.process(link.connects).host_index;
-    const std::size_t lower = plan.process(link.listens).host_index;
-    if (link.use == plan::Plan::Use::tie) {
-      replicas.at(link.connects.replica).tie_seconds = tie_seconds(
-          static_cast<double>(link.forward_bytes), static_cast<double>(link.backward_bytes),
-          plan.micro_batches_of(link.connects.replica), speed(link, upper, lower),
-          speed(link, lower, upper));
-    }
-    if (link.use != plan::Plan::Use::boundary) continue;
-    const auto micro_batches = static_cast<double>(plan.micro_batches_of(link.connects.replica));
-    schedules::LinkCost& cost =
-        replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.position));
-    cost = link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
-                     static_cast<double>(link.backward_bytes) / micro_batches,
-                     speed(link, upper, lower), speed(link, lower, upper));
-    add_coding(plan.recipe.codec, static_cast<double>(tokens * model.hidden), cost);
-  }
-  for (std::size_t replica = 0; replica < replicas.size(); ++replica) {
-    StepCosts& costs = replicas[replica];
-    costs.schedule = plan.recipe.pipeline.schedule;
-    costs.micro_batches = plan.micro_batches_of(static_cast<std::uint32_t>(replica));
-    costs.stages = plan.recipe.pipeline.stages;
-  }
-  return replicas;
 }
 
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
@@ -291,28 +243,26 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
 }
 
 std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan, bool first_epoch) {
-  const models::ModelDescription model = trained_model(plan);
-  const codec::CacheLimits frozen = first_epoch ? codec::CacheLimits() : frozen_rows(plan, model);
-  const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
+  const std::vector<StepCosts> replicas =
+      costs_of_replicas(plan, plan::direct_speeds(plan), first_epoch);
   std::map<net::ProcessName, double> seconds;
-  for (const plan::Plan::Process& process : plan.processes) {
-    const plan::ComputeSpeed speed = plan::compute_speed(plan, process);
-    double micro_batch = 0;
-    for (const models::LayerRange& layers : process.chunks) {
-      const schedules::ChunkCost cost =
-          chunk_cost(model, later_layers(layers, model, frozen), tokens, speed);
-      micro_batch += cost.forward_seconds + cost.backward_seconds;
+  for (std::uint32_t replica = 0; replica < replicas.size(); ++replica) {
+    for (const schedules::ActionSpan& span : simulated_step(replicas[replica], plan.depth).spans) {
+      seconds[{static_cast<std::uint32_t>(span.stage), replica}] += span.end - span.start;
     }
-    seconds[process.name] =
-        micro_batch * static_cast<double>(plan.micro_batches_of(process.name.replica));
   }
   return seconds;
 }
 
 std::map<net::ProcessName, double> steady_compute_seconds(const plan::Plan& plan) {
   std::map<net::ProcessName, double> seconds = compute_seconds(plan);
-  for (const auto& [name, at_first] : compute_seconds(plan, true)) {
-    if (seconds.at(name) != at_first) seconds.at(name) = 0;
+  const models::ModelDescription model = trained_model(plan);
+  const codec::CacheLimits frozen = frozen_rows(plan, model);
+  for (const plan::Plan::Process& process : plan.processes) {
+    for (const models::LayerRange& chunk : process.chunks) {
+      const models::LayerRange later = later_layers(chunk, model, frozen);
+      if (later.first != chunk.first || later.last != chunk.last) seconds.at(process.name) = 0;
+    }
   }
   return seconds;
 }

@@ -33,11 +33,10 @@ OffloadSeconds offload_seconds(const recipe::Recipe& recipe, std::int64_t traine
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
                               const plan::PathSpeed& forward, const plan::PathSpeed& backward);
 
-// Adds what both ends take to encode and decode messages of this number of values. A link carries
-// no more than one thread at each end codes.
 // To encode, or to decode, this number of values that cross a boundary.
 double coding_seconds(const codec::CodecSettings& settings, codec::Direction direction,
                       double values);
+// Adds what both ends take for messages of this number of values.
 void add_coding(const codec::CodecSettings& settings, double values, schedules::LinkCost& link);
 
 // The pipeline of a replica, for the simulator.
@@ -48,7 +47,14 @@ struct StepCosts {
   std::vector<schedules::ChunkCost> chunks;  // by position
   std::vector<schedules::LinkCost> links;    // between adjacent chunks
   double tie_seconds = 0;                    // see below
+  schedules::Machines machines = {};         // see machines_of()
 };
+
+// The cores of a replica's stages, and their GPUs: those that several processes share, as far as
+// hosts have reported them. `hosts` and `threads` of all processes. Replicas are busy at the same
+// time, so each has a part of what they share.
+schedules::Machines machines_of(const plan::Plan& plan, std::span<const std::size_t> hosts,
+                                std::span<const std::int64_t> threads, std::uint32_t replica);
 
 // Seconds that a tied table on two stages adds to a step, if it carries these bytes: the gradient
 // rows of the last micro-batch, then the values for the first micro-batch of the next step. All
@@ -79,8 +85,10 @@ double step_seconds(const StepCosts& costs, std::int64_t depth);
 // Seconds of the forwards of a step alone, whose activations take these bytes per micro-batch.
 double forward_seconds(StepCosts costs, double bytes, std::int64_t depth);
 
-// The pipelines of all replicas of a plan. `speed` returns the speed of a path.
-std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed);
+// The pipelines of all replicas of a plan, after the first epoch unless it is asked for. `speed`
+// returns the speed of a path.
+std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed,
+                                         bool first_epoch = false);
 
 // Seconds of a step of the slowest replica, at least those of the busiest line.
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
@@ -88,8 +96,8 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
 // The model as the plan's stages train it: with adapters, and recomputed layers.
 models::ModelDescription trained_model(const plan::Plan& plan);
 
-// Seconds that each process computes in a step, without its update; after the first epoch, unless
-// it is asked for.
+// Seconds that each process computes in a step, without its update, and with what it waits for
+// cores that others have; after the first epoch, unless it is asked for.
 std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan,
                                                    bool first_epoch = false);
 // The same; 0 for a process that computes less after the first epoch, which a measurement would

@@ -150,9 +150,7 @@ ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t thre
 }
 
 ComputeSpeed compute_speed(const Plan& plan, const Plan::Process& process) {
-  return compute_speed(
-      plan, process.host_index, process.threads,
-      std::ranges::count(plan.processes, process.host_index, &Plan::Process::host_index));
+  return compute_speed(plan, process.host_index, process.threads);
 }
 
 double copy_speed(const Plan& plan, std::size_t host) {

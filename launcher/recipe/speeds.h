@@ -71,12 +71,12 @@ bool computes_on_gpus(const Plan& plan, std::size_t host);
 // not known.
 double published_flops(std::string_view device, recipe::Dtype dtype);
 
-// Speed of one of `processes` processes on a host, each with this number of threads. At most as
-// many threads run at a time as the host has cores, if these are known. On a GPU threads do not
-// matter; processes that share a GPU are forecast as if each had it alone.
+// Speed of one of `processes` processes on a host that all compute, each with this number of
+// threads. At most as many threads run at a time as the host has cores, if these are known. On a
+// GPU threads do not matter; each process is forecast as if it had one alone.
 ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads,
                            std::int64_t processes = 1);
-// Speed of a process of the plan.
+// Speed of a process of the plan, as if it had its host alone.
 ComputeSpeed compute_speed(const Plan& plan, const Plan::Process& process);
 
 // Whether other programs slowed the measurement down: the host is faster than that.

@@ -28,6 +28,16 @@ std::vector<LinkCost> same_link(int stages, const LinkCost& link = {}) {
   return std::vector<LinkCost>(static_cast<std::size_t>(stages - 1), link);
 }
 
+// All stages and their links on one machine.
+Machines one_machine(std::size_t stages, double cores, double threads = 1) {
+  return {{cores}, std::vector<StagePlace>(stages, {0, threads, 0})};
+}
+
+std::vector<ActionList> forwards(int stages, int micro_batches) {
+  return std::vector<ActionList>(static_cast<std::size_t>(stages),
+                                 forward_only({stages, micro_batches, 0}, {}));
+}
+
 std::string refusal(const std::vector<ActionList>& lists, const std::vector<ChunkCost>& costs,
                     const std::vector<LinkCost>& links) {
   return refusal_of<std::invalid_argument>([&] { simulate(lists, costs, links); });
@@ -89,6 +99,87 @@ TEST(Simulate, WhatAStageSendsSharesItsLine) {
   EXPECT_LT(shared, 2 * m + 5);
   link.forward_uplink_bytes_per_second = link.backward_uplink_bytes_per_second = 1e9;
   EXPECT_NEAR(simulate(lists, costs, same_link(3, link)).seconds, apart, 1e-6);
+}
+
+// By hand: forward 1 of stage 0 and forward 0 of stage 1 have half a core each from 1 to 3; the
+// others have it alone.
+TEST(Simulate, StagesShareTheCoresOfTheirMachineWhileSeveralAreBusy) {
+  const auto costs = same_cost(2, {.forward_seconds = 1});
+  const Forecast shared = simulate(forwards(2, 2), costs, same_link(2), one_machine(2, 1));
+  EXPECT_EQ(shared.seconds, 4);
+  EXPECT_EQ(shared.stages[0].busy_seconds, 1 + 2);
+  EXPECT_EQ(shared.stages[1].busy_seconds, 2 + 1);
+  EXPECT_EQ(shared.stages[1].idle_seconds, 1);
+  EXPECT_EQ(simulate(forwards(2, 2), costs, same_link(2), one_machine(2, 2)).seconds, 3);
+  // Four threads on three cores, each with three quarters of a second in a second.
+  EXPECT_DOUBLE_EQ(simulate(forwards(2, 2), costs, same_link(2), one_machine(2, 3, 2)).seconds,
+                   1 + 4.0 / 3 + 1);
+}
+
+// By hand: 4 and 7 seconds of work on one core, in equal parts until the shorter one ends at 8.
+TEST(Simulate, UpdatesShareCoresToo) {
+  const Forecast forecast =
+      simulate(forwards(2, 1), std::vector<ChunkCost>{{.update_seconds = 4}, {.update_seconds = 7}},
+               same_link(2), one_machine(2, 1));
+  EXPECT_EQ(forecast.seconds, 11);
+  EXPECT_EQ(forecast.stages[0].busy_seconds, 8);
+  EXPECT_EQ(forecast.stages[1].busy_seconds, 11);
+}
+
+TEST(Simulate, ThreadsOfLinksCodeBeforeAndAfterAMessageCrosses) {
+  const auto costs = same_cost(2, {.forward_seconds = 1});
+  LinkCost link{.forward_bytes = 2, .forward_bytes_per_second = 1};
+  link.forward_coding_seconds = 0.5;
+  EXPECT_EQ(simulate(forwards(2, 1), costs, {{link}}).seconds, 1 + 0.5 + 2 + 0.5 + 1);
+  // One core for each stage and its end of the link. Sent at 2 and at 3, decoded at 2.5 and 4: the
+  // first encoding has half a core beside forward 1, which ends at 2.5, as the second decoding has
+  // beside forward 0 of stage 1.
+  link.forward_bytes_per_second = std::numeric_limits<double>::infinity();
+  const Machines machines{{1, 1}, {{0, 1, 0}, {1, 1, 1}}};
+  const Forecast forecast = simulate(forwards(2, 2), costs, {{link}}, machines);
+  EXPECT_EQ(forecast.stages[0].busy_seconds, 1 + 1.5);
+  EXPECT_EQ(forecast.stages[1].busy_seconds, 1.5 + 1);
+  EXPECT_EQ(forecast.seconds, 2.5 + 1.5 + 1);
+}
+
+// By hand: from 1 on, forward 0 of stage 1 has a third of the core, because both ends of the link
+// have as much for a second of work each.
+TEST(Simulate, TransportTakesCoresButNothingWaitsForIt) {
+  LinkCost link{.forward_bytes = 1};
+  link.transport_seconds_per_byte = 1;
+  const auto costs = same_cost(2, {.forward_seconds = 1});
+  EXPECT_EQ(simulate(forwards(2, 1), costs, {{link}}).seconds, 2);
+  EXPECT_EQ(simulate(forwards(2, 1), costs, {{link}}, one_machine(2, 1)).seconds, 1 + 3);
+}
+
+// On random pipelines: cores are never slower than their share by threads, never do more than
+// there are of them, and make no difference where all threads have one.
+TEST(Simulate, SharedCoresStayWithinTheirBounds) {
+  const std::uint32_t seed = 20261130;
+  std::mt19937 random(seed);
+  const auto draw = [&](double most) {
+    return std::uniform_real_distribution<double>(0.1, most)(random);
+  };
+  for (int round = 0; round < 100; ++round) {
+    const int stages = 2 + round % 5;
+    const int m = 1 + round % 9;
+    std::vector<ChunkCost> costs;
+    double work = 0;
+    for (int s = 0; s < stages; ++s) {
+      costs.push_back({.forward_seconds = draw(2), .backward_seconds = draw(3)});
+      work += m * (costs.back().forward_seconds + costs.back().backward_seconds);
+    }
+    const auto links = same_link(stages, {draw(2), draw(2), 1, 1, draw(1)});
+    const auto lists = action_lists(schedule_named("1f1b"), {stages, m, round % 3});
+    const auto count = static_cast<std::size_t>(stages);
+    const double alone = simulate(lists, costs, links).seconds;
+    EXPECT_NEAR(simulate(lists, costs, links, one_machine(count, stages)).seconds, alone, 1e-9);
+    const double cores = stages / 2.0;
+    const double shared = simulate(lists, costs, links, one_machine(count, cores)).seconds;
+    EXPECT_GE(shared, alone - 1e-9) << "seed " << seed << ", round " << round;
+    EXPECT_GE(shared, work / cores - 1e-9) << "seed " << seed << ", round " << round;
+    EXPECT_LE(shared, 2 * alone + 1e-9) << "seed " << seed << ", round " << round;
+  }
 }
 
 TEST(Simulate, LatencyIsPaidOncePerFillNotOncePerMessage) {
@@ -395,6 +486,14 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
       HasSubstr("weight gradient time of stage 0 is 2.000000, more than that of the whole"));
   EXPECT_THAT(refusal(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
               HasSubstr("bandwidth of the link after stage 0"));
+  EXPECT_THAT(refusal(two, same_cost(2, {}), same_link(2, {.forward_coding_seconds = -1})),
+              HasSubstr("coding time of the link after stage 0 is -1"));
+  for (const Machines& machines : {one_machine(1, 1), one_machine(2, 0), one_machine(2, 1, 0),
+                                   Machines{{1}, {{0, 1, 0}, {1, 1, 0}}}}) {
+    EXPECT_THAT(refusal_of<std::invalid_argument>(
+                    [&] { simulate(two, same_cost(2, {}), same_link(2), machines); }),
+                HasSubstr("expected one for each stage, with threads and cores above 0"));
+  }
 }
 
 // Of this thread alone: other programs on the machine do not count.

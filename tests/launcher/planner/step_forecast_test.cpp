@@ -199,6 +199,48 @@ TEST(StepForecast, CountsTheUpdateOfTheSlowestStage) {
               1e-9);
 }
 
+// Both stages of a replica on host a, whose cores two replicas share.
+TEST(StepForecast, ProcessesOfAHostShareItsCores) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.hosts = {{"a", 4}, {"b"}};
+  plan.recipe.pipeline.replicas = 2;
+  const std::vector<std::size_t> hosts{0, 0, 0, 1};
+  const std::vector<std::int64_t> threads{1, 8, 2, 2};
+  const schedules::Machines first = machines_of(plan, hosts, threads, 0);
+  ASSERT_EQ(first.cores.size(), 1U);
+  EXPECT_DOUBLE_EQ(first.cores[0], 4.0 * 2 / 3) << "two of three processes";
+  EXPECT_EQ(first.stages[0].threads, 1);
+  EXPECT_EQ(first.stages[1].threads, 4) << "no more run than there are cores";
+  const schedules::Machines second = machines_of(plan, hosts, threads, 1);
+  ASSERT_EQ(second.cores.size(), 2U);
+  EXPECT_DOUBLE_EQ(second.cores[second.stages[0].machine], 4.0 / 3);
+  EXPECT_EQ(second.cores[second.stages[1].machine], std::numeric_limits<double>::infinity())
+      << "its cores are not known";
+  // One GPU for two stages of the first replica; their links have the cores.
+  plan.hosts[0].gpus = {80'000'000'000};
+  const schedules::Machines on_gpu = machines_of(plan, {{0, 0, 1, 1}}, threads, 0);
+  ASSERT_EQ(on_gpu.cores.size(), 2U);
+  EXPECT_EQ(on_gpu.stages[0].machine, on_gpu.stages[1].machine);
+  EXPECT_EQ(on_gpu.cores[on_gpu.stages[0].machine], 1);
+  EXPECT_EQ(on_gpu.stages[1].threads, 1);
+  EXPECT_EQ(on_gpu.cores[on_gpu.stages[0].host], 4);
+}
+
+// A stage that waits leaves its core to the others: less than twice as long on half as many cores.
+TEST(StepForecast, AStepOnSharedCoresTakesLessThanItsShareOfThem) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.speeds.hosts = {{"a", 1e8, 2, 1, 0}, {"b", 1e8, 2, 1, 0}};
+  plan.recipe.hosts.link_megabits = 10'000;
+  const double apart = forecast(plan);
+  plan.hosts[0].cores = 1;
+  plan.processes[1].host_index = 0;
+  const double shared = forecast(plan);
+  EXPECT_GT(shared, 1.5 * apart);
+  EXPECT_LT(shared, 1.95 * apart);
+  const std::map<net::ProcessName, double> computes = compute_seconds(plan);
+  EXPECT_LT(std::max(computes.at({0, 0}), computes.at({1, 0})), shared);
+}
+
 // By brute force over all divisions between two replicas.
 TEST(StepForecast, RowsOfReplicasAreThoseWithTheShortestStep) {
   for (const double slower : {1.0, 1.02, 1.5, 3.0, 10.0}) {
