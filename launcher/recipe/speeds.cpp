@@ -1,5 +1,6 @@
 #include "launcher/recipe/speeds.h"
 
+#include "framework/net/flow_count.h"
 #include "launcher/recipe/known_gpus.h"
 
 namespace strait::plan {
@@ -70,10 +71,13 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   if (link != nullptr) {
     // One thread encrypts everything that a process sends, so a wider path does not help.
     const auto reached = [](double bits) { return std::min(bits / 8, kLoopbackBytesPerSecond); };
-    speed.bytes_per_second = reached(link->bits_per_second);
+    const double all = std::max(link->bits_per_second, link->flows_bits_per_second);
+    // A link opens further flows while twice as many carry clearly more (net::FlowCount).
+    const bool opens = all > net::FlowCount::kHelps * link->bits_per_second;
+    speed.bytes_per_second = reached(opens ? all : link->bits_per_second);
     speed.seconds = link->seconds;
     speed.measured = true;
-    speed.uplink = reached(std::max(link->bits_per_second, link->flows_bits_per_second));
+    speed.uplink = reached(all);
   } else if (from != to && (!sends.up || !receives.down)) {
     speed.bytes_per_second = speed.uplink = kAssumedLineBytesPerSecond;
     speed.seconds = kAssumedLineSeconds;

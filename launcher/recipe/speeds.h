@@ -26,7 +26,7 @@ inline constexpr std::int64_t kPassTokensOfCpu = 24;
 inline constexpr std::int64_t kAssumedPassTokensOfGpu = 512;
 
 struct PathSpeed {
-  double bytes_per_second = kLoopbackBytesPerSecond;  // of one connection
+  double bytes_per_second = kLoopbackBytesPerSecond;  // of one link, with the flows that it opens
   double seconds = 0;                                 // one-way latency
   bool measured = false;
   bool stated = false;  // by the recipe, also as simulated

@@ -147,10 +147,13 @@ TEST(Speeds, LinesAreThoseOfHosts) {
   EXPECT_EQ(plan::path_speed(plan, 1, 0).downlink, 1e7);
   EXPECT_TRUE(plan::path_speed(plan, 0, 1).stated);
   plan.speeds.links = {{"a", "b", 8e6, 24e6, 0}};
-  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e6) << "one connection";
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 2e6) << "several flows, as stated";
   EXPECT_EQ(plan::path_speed(plan, 0, 1).uplink, 2e6) << "as stated";
   plan.recipe.hosts.list.clear();
   EXPECT_EQ(plan::path_speed(plan, 0, 1).uplink, 3e6) << "what several connections reached";
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 3e6) << "a link opens as many";
+  plan.speeds.links = {{"a", "b", 8e6, 9e6, 0}};
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e6) << "too little for a link to open";
   EXPECT_FALSE(plan::assumes_lines(plan));
   plan.speeds.links = {};
   EXPECT_TRUE(plan::assumes_lines(plan));
