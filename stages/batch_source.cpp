@@ -4,6 +4,8 @@
 #include <iterator>
 #include <numeric>
 
+#include "schedules/evaluation_shard.h"
+
 namespace strait::stages {
 
 std::int64_t micro_batches_before(const BatchOptions& options) {
@@ -68,14 +70,19 @@ const std::vector<store::SampleId>& BatchSource::samples_of(std::size_t replica,
 std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
                                                   MicroBatch micro_batch) const {
   std::vector<store::SampleId> chosen;
-  std::int64_t first = number(micro_batch) * options_.micro_batch_rows;
   if (phase.reads_training()) {
+    const std::int64_t first = number(micro_batch) * options_.micro_batch_rows;
     const auto& step = samples_of(static_cast<std::size_t>(options_.replica), phase.step);
     chosen.assign(step.begin() + first, step.begin() + first + options_.micro_batch_rows);
     return chosen;
   }
-  // Micro-batches are assigned to the replicas in turn.
-  first = first * shards_ + shard_ * options_.micro_batch_rows;
+  // By the rows of a training step, as long as no replica is lost.
+  std::vector<std::int64_t> weights(static_cast<std::size_t>(shards_), 1);
+  const auto& unequal = options_.micro_batches_by_replica;
+  if (std::ssize(unequal) == shards_) weights = unequal;
+  const std::int64_t first = options_.micro_batch_rows *
+                             schedules::evaluation_micro_batch(number(micro_batch), weights,
+                                                               static_cast<std::size_t>(shard_));
   const std::int64_t last = std::min(first + options_.micro_batch_rows, evaluation_->rows());
   for (std::int64_t row = first; row < last; ++row) {
     chosen.push_back(static_cast<store::SampleId>(row));

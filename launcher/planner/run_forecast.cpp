@@ -32,11 +32,16 @@ std::int64_t evaluations_of(const plan::Plan& plan) {
   return every == 0 ? 1 : (plan.steps + every - 1) / every;
 }
 
-// A step without backwards, of as many micro-batches as an evaluation has for each replica.
+// A step without backwards, of as many micro-batches as an evaluation has for the replica that has
+// most of it, compared with its part of a step.
 double seconds_of_evaluation(const plan::Plan& plan) {
-  const auto micro_batches = static_cast<double>(all_micro_batches(plan));
-  return first_epoch_seconds(plan) / (1 + plan::kAssumedBackwardCost) *
-         static_cast<double>(plan.eval_micro_batches) / micro_batches;
+  double steps = 0;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const auto own = static_cast<double>(plan.evaluation_actions(process.name).size()) /
+                     static_cast<double>(process.chunks.size());
+    steps = std::max(steps, own / static_cast<double>(plan.micro_batches_of(process.name.replica)));
+  }
+  return first_epoch_seconds(plan) / (1 + plan::kAssumedBackwardCost) * steps;
 }
 
 std::vector<std::int64_t> sent_bytes(const plan::Plan& plan, std::int64_t first) {

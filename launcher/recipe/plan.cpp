@@ -7,6 +7,7 @@
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/recipe/run_files.h"
 #include "schedules/action_lists.h"
+#include "schedules/evaluation_shard.h"
 #include "schedules/schedule.h"
 
 namespace strait::fields {
@@ -109,12 +110,6 @@ void describe(auto& f, fields::Is<Plan> auto& m) {
 }
 
 namespace {
-
-// Micro-batches of an evaluation are assigned round robin: replica `index` gets every m with m %
-// replicas == index.
-std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int64_t index) {
-  return (all + replicas - 1 - index) / replicas;
-}
 
 constexpr int kMostLayers = 1 << 20;  // above any model; sums of them do not overflow
 
@@ -221,8 +216,10 @@ schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {
 
 schedules::ActionList Plan::evaluation_actions(net::ProcessName name, std::size_t replicas,
                                                std::size_t index) const {
-  const std::int64_t own = own_micro_batches(
-      eval_micro_batches, static_cast<std::int64_t>(replicas), static_cast<std::int64_t>(index));
+  // By the rows of a training step, as long as no replica is lost.
+  std::vector<std::int64_t> weights(replicas, 1);
+  if (replicas == replica_rows.size()) weights = replica_rows;
+  const std::int64_t own = schedules::evaluation_micro_batches(eval_micro_batches, weights, index);
   if (own == 0) return {};
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
                                        static_cast<int>(own), 0, static_cast<int>(chunks())};

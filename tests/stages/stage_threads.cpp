@@ -18,6 +18,7 @@
 #include "framework/net/replaceable_link.h"
 #include "models/model_config.h"
 #include "schedules/action_lists.h"
+#include "schedules/evaluation_shard.h"
 #include "schedules/schedule.h"
 #include "stages/partition.h"
 #include "stages/stage_state.h"
@@ -284,10 +285,11 @@ std::vector<ChunkPlan> chunk_plans(const RunSettings& settings, const models::Mo
 
 schedules::ActionList evaluation_of(const RunSettings& settings, std::size_t stage,
                                     std::size_t replicas, std::size_t position) {
-  const auto rows = static_cast<std::size_t>(settings.rows);
-  const std::size_t all = (kEvaluationRows + rows - 1) / rows;
-  if (all <= position) return {};
-  const auto mine = static_cast<int>((all - position + replicas - 1) / replicas);
+  std::vector<std::int64_t> weights(replicas, 1);
+  if (replicas == settings.unequal.size()) weights = settings.unequal;
+  const auto mine = static_cast<int>(schedules::evaluation_micro_batches(
+      (kEvaluationRows + settings.rows - 1) / settings.rows, weights, position));
+  if (mine == 0) return {};
   return schedules::forward_only({static_cast<int>(settings.stages()), mine, 0, settings.chunks},
                                  static_cast<StageIndex>(stage));
 }

@@ -556,5 +556,14 @@ TEST(PlannedSync, AssignsEveryEvaluationBatchOnce) {
   }
 }
 
+TEST(PlannedSync, DividesEvaluationsAsTheRowsOfAStep) {
+  plan::Plan plan = plan_of(1, 2);
+  plan.replica_rows = {6, 2};
+  plan.eval_micro_batches = 8;
+  EXPECT_EQ(plan.evaluation_actions({0, 0}).size(), 6U);
+  EXPECT_EQ(plan.evaluation_actions({0, 1}).size(), 2U);
+  EXPECT_EQ(plan.evaluation_actions({0, 0}, 1, 0).size(), 8U) << "the other one is lost";
+}
+
 }  // namespace
 }  // namespace strait::planner
