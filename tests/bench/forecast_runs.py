@@ -1,15 +1,16 @@
 """Forecasts of strait plan against real runs on this machine, over simulated links. See README.md.
 
-usage: forecast_runs.py [--bin FOLDER] [--steps 14] [--cases WORD ...] [--quick]
+usage: forecast_runs.py [--bin FOLDER] [--steps 14] [--cases PATTERN ...] [--quick]
 
 Each case is planned twice, as a first plan and with the speeds that strait probe measures, and run once.
---cases: only those whose names contain one of the words.
+--cases: only those whose names match one of these regular expressions.
 """
 
 import json
 import os
 import pathlib
 import random
+import re
 import statistics
 import subprocess
 import tempfile
@@ -103,7 +104,7 @@ def show_errors(what, ratios):
 def main():
     options = machinery.options_of(__doc__, steps=WARM + 9, cases=[""])
     row, batch = (32, 8) if options.quick else (128, 16)
-    chosen = {name: case for name, case in cases().items() if any(word in name for word in options.cases)}
+    chosen = {name: case for name, case in cases().items() if any(re.search(one, name) for one in options.cases)}
     if options.quick:
         options.steps = WARM + 3
         chosen = {name: chosen[name] for name in ("1 stages", "2 stages, 100 Mbit/s") if name in chosen}
