@@ -25,9 +25,9 @@ void check_machines(std::size_t stages, const Machines& machines) {
                        return place.machine < count && place.host < count && place.threads > 0;
                      });
   if (right) return;
-  refuse_cost(std::to_string(machines.stages.size()) + " places of " +
-                     std::to_string(stages) + " stages on " + std::to_string(count) +
-                     " machines; expected one for each stage, with threads and cores above 0");
+  refuse_cost(std::to_string(machines.stages.size()) + " places of " + std::to_string(stages) +
+              " stages on " + std::to_string(count) +
+              " machines; expected one for each stage, with threads and cores above 0");
 }
 
 }  // namespace
@@ -37,9 +37,9 @@ void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
   if (stages == 0 || costs.empty() || costs.size() % stages != 0 ||
       links.size() != costs.size() - 1) {
     refuse_cost(std::to_string(stages) + " lists, " + std::to_string(costs.size()) +
-                       " stage costs and " + std::to_string(links.size()) +
-                       " links; expected one cost for every chunk of a list, as many in each, and "
-                       "one link fewer");
+                " stage costs and " + std::to_string(links.size()) +
+                " links; expected one cost for every chunk of a list, as many in each, and "
+                "one link fewer");
   }
   const auto at = [stages](std::size_t position) {
     const std::string stage = " stage " + std::to_string(position % stages);
@@ -55,9 +55,9 @@ void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
     check_number(costs[p].weight_gradient_bytes, "memory for weight gradients" + where);
     if (costs[p].weight_gradient_seconds > costs[p].backward_seconds) {
       refuse_cost("weight gradient time" + where + " is " +
-                         std::to_string(costs[p].weight_gradient_seconds) +
-                         ", more than that of the whole backward, " +
-                         std::to_string(costs[p].backward_seconds));
+                  std::to_string(costs[p].weight_gradient_seconds) +
+                  ", more than that of the whole backward, " +
+                  std::to_string(costs[p].backward_seconds));
     }
   }
   for (std::size_t p = 0; p < links.size(); ++p) {

@@ -1,5 +1,6 @@
 #include "schedules/shared_cores.h"
 
+#include <cmath>
 #include <utility>
 
 namespace strait::schedules {
@@ -10,6 +11,7 @@ SharedCores::SharedCores(const std::vector<double>& cores) {
 
 void SharedCores::start(std::size_t machine, double seconds, double threads, std::size_t task) {
   Machine& at = machines_[machine];
+  if (std::isinf(at.cores)) return wait(now_ + seconds, task);  // nothing slows it down
   at.work = at.tasks.empty() ? 0 : at.work + (now_ - at.changed) * at.rate();
   at.threads += threads;
   at.tasks.push({at.work + seconds, started_++, threads, task});

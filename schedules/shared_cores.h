@@ -13,7 +13,7 @@ namespace strait::schedules {
 // busy on a machine have equal parts of its cores, and none more than one core.
 class SharedCores {
  public:
-  // Cores of each machine.
+  // Cores of each machine; infinity: there is one for every thread.
   explicit SharedCores(const std::vector<double>& cores);
 
   double now() const { return now_; }
