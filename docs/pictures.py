@@ -1,5 +1,6 @@
-"""Looks at pages in Chromium without a screen: python docs/pictures.py REPORT.html makes the pictures of docs/pictures/
-from the report of a run. `problems` says what overflows, overlaps or is requested. Needs chromium (of Debian) in PATH.
+"""Looks at pages in Chromium without a screen: python docs/pictures.py REPORT.html COMPARE.html SITE makes the pictures of
+docs/pictures/ from the report of a run, a page of `strait compare --page` and a folder that docs/site.py has made.
+`problems` says what overflows, overlaps or is requested. Needs chromium (of Debian) in PATH.
 
 It speaks to the browser over a pipe, so it needs no package, no port and no network.
 """
@@ -15,13 +16,16 @@ import tempfile
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "pictures"
 MOST_BYTES = 300_000
-# Name: width, height, whether it is dark.
+# Name: page, width, height, whether it is dark.
 PICTURES = {
-    "report": (1400, 1300, False),
-    "report-dark": (1400, 1300, True),
-    "report-narrow": (400, 1300, False),
-    "report-narrow-dark": (400, 1300, True),
+    "report": ("report", 1400, 1300, False),
+    "report-dark": ("report", 1400, 1300, True),
+    "report-narrow": ("report", 400, 1300, False),
+    "report-narrow-dark": ("report", 400, 1300, True),
+    "compare": ("compare", 1400, 1000, False),
+    "site": ("site", 1400, 900, False),
 }
+WIDTHS = (400, 1400, 2000)
 
 # Elements whose content, or whose box, is wider than what is around it, unless that scrolls; texts of a chart that
 # leave it or touch each other.
@@ -35,15 +39,19 @@ CHECK = """
     const scrolls = (x) => ["auto", "scroll", "hidden"].includes(getComputedStyle(x).overflowX);
     if (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && !scrolls(e) && getComputedStyle(e).display !== "inline")
       found.push(`${name(e)} is ${e.scrollWidth} wide in ${e.clientWidth}`);
+    const hidden = getComputedStyle(e).overflowX === "hidden" && getComputedStyle(e).textOverflow !== "ellipsis";
+    if (hidden && e.clientWidth > 0 && e.scrollWidth > e.clientWidth + 1) found.push(`${name(e)} is cut at ${e.clientWidth}`);
     let around = e.parentElement;
     for (let x = around; x; x = x.parentElement) if (scrolls(x)) around = null;
-    if (around && around.getBoundingClientRect().width > 0 && box.right > around.getBoundingClientRect().right + 1)
+    const outer = around?.getBoundingClientRect();
+    if (outer?.width > 0 && (box.right > outer.right + 1 || box.left < outer.left - 1))
       found.push(`${name(e)} leaves ${name(around)}`);
   }
   for (const svg of document.querySelectorAll("svg")) {
     const all = svg.getBoundingClientRect(), texts = [...svg.querySelectorAll("text")].map((t) => [t, t.getBoundingClientRect()]);
     texts.forEach(([text, box], i) => {
-      if (box.left < all.left - 1 || box.right > all.right + 1 || box.bottom > all.bottom + 1) found.push(`${name(text)} leaves its chart`);
+      if (box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 || box.bottom > all.bottom + 1)
+        found.push(`${name(text)} leaves its chart`);
       for (const [other, b] of texts.slice(i + 1))
         if (box.left < b.right && b.left < box.right && box.top < b.bottom - 2 && b.top < box.bottom - 2) found.push(`${name(text)} touches ${name(other)}`);
     });
@@ -146,31 +154,34 @@ class Browser:
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
 
-def problems(browser, page, width, dark):
-    """What is wrong with a page at this width, a sentence each."""
+def problems(browser, page, width, dark, site=None):
+    """What is wrong with a page at this width, a sentence each. It may load files of its site; without one, nothing."""
     browser.open(page, width, 1000, dark)
     found = browser.evaluate(CHECK)
     browser.evaluate(UNFOLD)
     found += browser.evaluate(CHECK)
-    requested = [url for url in browser.requests if url != pathlib.Path(page).resolve().as_uri()]
+    own = pathlib.Path(site or page).resolve().as_uri()
+    requested = [url for url in browser.requests if url != own and not (site and url.startswith(own + "/"))]
     return found + [f"it requests {url}" for url in requested]
 
 
-def make(page, folder):
-    folder.mkdir(exist_ok=True)
+def make(report, compare, site):
+    FOLDER.mkdir(exist_ok=True)
+    pages = {"report": report, "compare": compare, "site": pathlib.Path(site) / "site/docs/runs/index.html"}
     with Browser() as browser:
-        for name, (width, height, dark) in PICTURES.items():
-            for problem in problems(browser, page, width, dark):
-                sys.exit(f"{page} at {width} pixels: {problem}")
-            browser.open(page, width, height, dark)
+        for name, (of, width, height, dark) in PICTURES.items():
+            own = pathlib.Path(site) / "site" if of == "site" else None
+            for problem in problems(browser, pages[of], width, dark, own):
+                sys.exit(f"{pages[of]} at {width} pixels: {problem}")
+            browser.open(pages[of], width, height, dark)
             picture = browser.picture()
             if len(picture) > MOST_BYTES:
                 sys.exit(f"{name}.png has {len(picture)} bytes, {MOST_BYTES} allowed")
-            (folder / f"{name}.png").write_bytes(picture)
-            print(f"{folder / name}.png: {len(picture)} bytes")
+            (FOLDER / f"{name}.png").write_bytes(picture)
+            print(f"{FOLDER / name}.png: {len(picture)} bytes")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__.split("\n")[0])
-    make(sys.argv[1], FOLDER)
+    if len(sys.argv) != 4:
+        sys.exit(__doc__.split("\n\n")[0])
+    make(*sys.argv[1:])

@@ -74,7 +74,9 @@ void ReportFiles::write(const std::filesystem::path& run, const plan::Plan& plan
   const auto trace_written = std::filesystem::last_write_time(run / base::kTraceFile, absent);
   if (!absent && trace_written != trace_written_) {
     std::ifstream trace(run / base::kTraceFile);
-    measured_ = measured_step(trace);
+    // Those of processes that have not written theirs at the same checkpoint share no step.
+    StepTimeline measured = measured_step(trace);
+    if (!measured.rows.empty()) measured_ = std::move(measured);
     trace_written_ = trace_written;
   }
   store::replace_file(run / base::kReportFile, report_page(data_, report_plan(plan), measured_));

@@ -304,7 +304,7 @@ function timelineFigure(figure, parent) {
   }
   for (const [title, timeline] of [["Measured", figure.measured], ["Predicted by the plan", figure.predicted]]) {
     if (!timeline.rows.length) {
-      if (title === "Measured") element("p", { class: "note" }, parent, "Measured: at the end of the run, from its trace.");
+      if (title === "Measured") element("p", { class: "note" }, parent, "Measured: no step yet that all processes have recorded; it comes at a checkpoint or at the end.");
       continue;
     }
     const of = timeline.step ? `step ${timeline.step}, ` : "";

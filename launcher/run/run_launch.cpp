@@ -163,26 +163,29 @@ void collect_traces(const RunDirectory& directory, const plan::Plan& plan, bool 
 // priority, and at the end. If checkpoints come while it writes, one more report follows.
 class RunReports final : public RunObserver {
  public:
-  // `directory` and `model` outlive it.
-  RunReports(const RunDirectory& directory, plan::Plan plan, const ModelQuestions& model);
-  ~RunReports() override;  // waits for the report that it writes
+  // `directory`, `storage` and `model` outlive it.
+  RunReports(const RunDirectory& directory, plan::Plan plan, RunStorage& storage,
+             const ModelQuestions& model);
+  ~RunReports() override { stop(); }
 
   void checkpointed(store::Step step) override;
+  void stop();  // waits for the report that it writes; before RunStorage::finish()
 
-  // After the run: merges the traces of its processes and writes the last report. Returns what went
+  // After stop(): merges the traces of all processes and writes the last report. Returns what went
   // wrong, which does not change how the run ended.
-  std::vector<Event> finish() {
-    stop();
-    return write(/*ended=*/true);
-  }
+  std::vector<Event> finish() { return write(/*ended=*/true); }
 
  private:
   std::vector<Event> write(bool ended);
   void write_reports();
-  void stop();
+  bool ending() STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    return ending_;
+  }
 
   const RunDirectory& directory_;
   const plan::Plan plan_;
+  RunStorage& storage_;
   const ModelQuestions& model_;
   Mutex mutex_;
   Condition changed_;
@@ -191,13 +194,16 @@ class RunReports final : public RunObserver {
   std::thread thread_;  // last: it uses all members above
 };
 
-RunReports::RunReports(const RunDirectory& directory, plan::Plan plan, const ModelQuestions& model)
-    : directory_(directory),
-      plan_(std::move(plan)),
-      model_(model),
-      thread_([this] { write_reports(); }) {}
-
-RunReports::~RunReports() { stop(); }
+RunReports::RunReports(const RunDirectory& directory, plan::Plan plan, RunStorage& storage,
+                       const ModelQuestions& model)
+    : directory_(directory), plan_(std::move(plan)), storage_(storage), model_(model) {
+  // Of an earlier start: a step that is shown has all its processes of one start.
+  for (const plan::Plan::Process& process : plan_.processes) {
+    std::error_code absent;
+    fs::remove(directory_.path() / base::trace_file(process.name.text()), absent);
+  }
+  thread_ = std::thread([this] { write_reports(); });
+}
 
 void RunReports::stop() {
   {
@@ -229,6 +235,8 @@ void RunReports::write_reports() {
     }
     // Another run may be in the directory now.
     if (!directory_.in_place()) continue;
+    // What is missing comes with the next report.
+    storage_.download_traces(plan_, [this] { return ending(); });
     for (const Event& failure : write(/*ended=*/false)) spdlog::warn("{}", failure.text);
   }
 }
@@ -283,7 +291,7 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   const Report report = launcher_events(observers);
   HostObserver host_observer(hosts, storage, report);
   SlowObserver slow_observer(run.plan, options.model, observers);
-  RunReports reports(directory, run.plan, options.model);
+  RunReports reports(directory, run.plan, storage, options.model);
   observers.insert(observers.end(), {&slow_observer, &host_observer, &reports});
   report({"caches_dropped", options.caches.dropped});
   report({"sync_restarted", options.sync.restarted});
@@ -300,6 +308,7 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   // The coordinator ends all processes before checkpoints are downloaded and traces read.
   Outcome outcome = Coordinator(std::move(workers), std::move(coordination), std::move(observers))
                         .run(signals.count());
+  reports.stop();
   // Another run may be in the directory now: write nothing more there.
   if (!directory.in_place()) return outcome;
   std::optional<store::Step> recovered;

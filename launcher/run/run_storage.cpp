@@ -139,10 +139,16 @@ void RunStorage::finish(const Report& report) {
   }
   report({"on_hosts", finished.left});
   if (give_up()) return;
-  for (const std::string& missing :
-       transfer_->download_traces(run_.plan, directory_.path(), give_up, lost)) {
+  for (const std::string& missing : download_traces(run_.plan, give_up)) {
     report({"no_trace", fmt::format("no trace of a process: {}", missing)});
   }
+}
+
+std::vector<std::string> RunStorage::download_traces(const plan::Plan& plan,
+                                                     const std::function<bool()>& give_up) {
+  if (transfer_ == nullptr) return {};
+  return transfer_->download_traces(plan, directory_.path(), give_up,
+                                    [this](std::size_t host) { return hosts_.lost(host); });
 }
 
 }  // namespace strait::run

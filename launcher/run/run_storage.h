@@ -62,6 +62,9 @@ class RunStorage {
   std::optional<store::Step> save_from_memory(const Report& report);
   // The processes have ended. Waits for what is being downloaded; a stop request ends the wait.
   void finish(const Report& report);
+  // RunTransfer::download_traces, before finish(). On one machine nothing is to be downloaded.
+  std::vector<std::string> download_traces(const plan::Plan& plan,
+                                           const std::function<bool()>& give_up);
 
  private:
   // True once the user has requested another stop.

@@ -253,11 +253,12 @@ std::vector<std::string> RunTransfer::download_traces(
     const plan::Plan& plan, const fs::path& run, const std::function<bool()>& give_up,
     const std::function<bool(std::size_t)>& lost) {
   std::vector<std::string> missing;
-  std::set<std::size_t> stalled;  // hosts
+  std::set<std::size_t> stalled;                    // hosts
+  const std::vector<Host> hosts = table_->hosts();  // ours may change on another thread
   for (const plan::Plan::Process& process : plan.processes) {
     if (stalled.contains(process.host_index)) continue;
     const fs::path name = base::trace_file(process.name.text());
-    const Host& host = hosts_.at(process.host_index);
+    const Host& host = hosts.at(process.host_index);
     const auto poll = [&] {
       if (give_up()) {
         throw base::UserError(base::ExitCode::interrupted, "the user did not wait for the traces");
@@ -277,7 +278,7 @@ std::vector<std::string> RunTransfer::download_traces(
                     {host.agent}, poll);
     } catch (const std::exception& error) {
       const base::Failure failure = base::describe_failure(error);
-      // A process that failed has written no trace.
+      // A process that failed, or has saved nothing yet, has written no trace.
       if (failure.code != base::ExitCode::bad_input) missing.push_back(failure.text);
       if (failure.code == base::ExitCode::interrupted) break;
       // Its other traces would take the full limit as well, one after the other.

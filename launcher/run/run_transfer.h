@@ -53,8 +53,9 @@ class RunTransfer {
   void rewind(const std::vector<std::size_t>& hosts, store::Step step,
               const std::function<void()>& poll);
 
-  // Downloads the trace of each process into the folder of its log. Returns a message for each
-  // missing trace. Does not wait for a host that is `lost`; waits a minute for any other.
+  // Downloads the trace that each process has written so far into the folder of its log. Returns a
+  // message for each missing trace. Does not wait for a host that is `lost`; waits a minute for any
+  // other. After inform(), from any thread, but from one at a time.
   std::vector<std::string> download_traces(const plan::Plan& plan, const std::filesystem::path& run,
                                            const std::function<bool()>& give_up,
                                            const std::function<bool(std::size_t)>& lost);

@@ -224,6 +224,9 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
   StageSaver saver(job, control, stage);
   const std::filesystem::path trace =
       std::filesystem::path(job.run_directory) / base::trace_file(job.process.text());
+  // A report takes all processes of a step from one start of the run.
+  std::error_code absent;
+  std::filesystem::remove(trace, absent);
   const auto save = [&](store::Step step) {
     reporter.set_phase("checkpoint", job.plan.process(job.process).saved_bytes);
     reporter.write_latest_steps(trace);
@@ -247,14 +250,7 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
     }
   }();
   reporter.set_phase("leaving");
-  try {
-    reporter.write_trace(trace);
-  } catch (const trace::TraceError& error) {
-    // The run is saved, so an error here must not change its result.
-    spdlog::warn("no trace: {}", error.what());
-    control.send(run::Event{
-        "no_trace", fmt::format("no trace of stage {}: {}", job.process.text(), error.what())});
-  }
+  reporter.write_trace(trace);
   return done;
 }
 

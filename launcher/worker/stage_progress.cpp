@@ -16,6 +16,19 @@ constexpr std::chrono::seconds kProgressEvery{1};
 // Shorter waits are normal and not reported.
 constexpr std::chrono::seconds kReportedWait{1};
 
+// How many of the newest spans are those of the latest whole steps. The launcher fetches them from
+// hosts at every checkpoint, so they are few.
+std::size_t spans_of_latest_steps(const std::vector<trace::Span>& spans) {
+  constexpr int kLatestSteps = 8;
+  int ended = 0;
+  const auto before = std::find_if(spans.rbegin(), spans.rend(), [&](const trace::Span& span) {
+    return std::string_view(span.name) == "update" && ++ended > kLatestSteps;
+  });
+  // With the end of the step before, at which the first of these begins.
+  const auto count = static_cast<std::size_t>(before - spans.rbegin());
+  return std::min(count + 1, spans.size());
+}
+
 }  // namespace
 
 // Called without the lock: the driver may be slow to answer, and a step waits for the lock.
@@ -68,6 +81,16 @@ void StageReporter::report_loop() {
   }
 }
 
+void StageReporter::write_trace(const std::filesystem::path& path) const {
+  try {
+    spans_.write(path);
+  } catch (const trace::TraceError& error) {
+    spdlog::warn("no trace: {}", error.what());
+    control_.send(run::Event{
+        "no_trace", fmt::format("no trace of stage {}: {}", process_.text(), error.what())});
+  }
+}
+
 void StageReporter::write_latest_steps(const std::filesystem::path& path) {
   {
     const MutexLock lock(mutex_);
@@ -84,7 +107,7 @@ void StageReporter::write_wanted_trace() {
   }
   if (path.empty()) return;
   try {
-    spans_.write(path, latest_spans_);
+    spans_.write(path, std::min(latest_spans_, spans_of_latest_steps(spans_.spans())));
   } catch (const trace::TraceError& error) {
     spdlog::warn("no trace of the latest steps: {}", error.what());
   }

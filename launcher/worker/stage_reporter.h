@@ -56,7 +56,8 @@ class StageReporter final : public stages::StageObserver {
   void set_phase(const std::string& phase, std::int64_t bytes = 0) STRAIT_EXCLUDES(mutex_);
   void count_progress() { ++finished_actions_; }  // for the watchdog
   trace::SpanLog& spans() { return spans_; }
-  void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
+  // At the end. If it cannot be written, an event says so: the run is saved, and ends as it would.
+  void write_trace(const std::filesystem::path& path) const;
   // Writes a trace of the latest steps, from the thread of reports, for the report of a run that
   // still trains.
   void write_latest_steps(const std::filesystem::path& path) STRAIT_EXCLUDES(mutex_);

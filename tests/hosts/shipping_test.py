@@ -3,6 +3,7 @@
 import array
 import json
 import math
+import os
 import random
 import re
 import signal
@@ -67,6 +68,26 @@ class Shipping(hosts.HostsCase):
         before = [self.content(host) for host in self.hosts]
         self.train("again", self.over_ssh(self.WEIGHTS))
         self.assertEqual([self.content(host) for host in self.hosts], before)
+
+    def test_report_shows_a_measured_step_at_checkpoints(self):
+        """The latest steps of all traces are fetched from the hosts, after a restart those of the new start."""
+        launched = self.start("live", self.over_ssh(
+            {"pipeline.stages": 3, "train.steps": 100_000, "checkpoint.every": 40, "hosts.restart": 1}))
+        run = launched.run
+        launched.wait_for("a measured step", run.measured_step)
+        self.assertEqual([row["process"] for row in run.measured_step()["rows"]], [f"stage {i}.0" for i in range(3)])
+        self.assertTrue(all(row["lanes"]["compute"] for row in run.measured_step()["rows"]))
+        traces = list((run.path / "logs").glob("?.0.trace.json"))
+        steps = [file.read_text().count('"name":"update"') for file in traces]
+        self.assertTrue(all(1 < count <= 9 for count in steps), steps)
+        print("bytes of a trace of the latest steps:", [file.stat().st_size for file in traces])
+        (victim,) = (pid for pid, line in self.processes_on(self.hosts[1]).items()
+                     if "--agent" not in line and "strait-stage" in line)
+        os.kill(victim, signal.SIGKILL)
+        launched.wait_for("training to go on", lambda: len(run.events("training")) > 1)
+        start = run.events("training")[-1]["from"]
+        launched.wait_for("a step of the new start", lambda: run.measured_step()["step"] > start)
+        launched.end_by(signal.SIGINT, 0)
 
     def test_replicas_get_their_weights_from_each_other(self):
         replicas = {

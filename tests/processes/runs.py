@@ -214,6 +214,21 @@ class Run:
     def events(self, name=None):
         return [e for e in self.lines("events.jsonl") if name is None or e["event"] == name]
 
+    def report_data(self):
+        """What report.html draws; None: there is no report yet."""
+        with contextlib.suppress(FileNotFoundError):
+            _, _, after = (self.path / "report.html").read_text().partition('id="data">')
+            return json.loads(after.partition("</script>")[0])
+        return None
+
+    def measured_step(self):
+        """The timeline of the report that was measured; None: there is none yet."""
+        for section in (self.report_data() or {"sections": []})["sections"]:
+            for one in section["figures"]:
+                if one.get("measured", {}).get("rows"):
+                    return one["measured"]
+        return None
+
     def status(self):
         return json.loads((self.path / "status.json").read_text())
 

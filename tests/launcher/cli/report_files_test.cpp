@@ -74,5 +74,41 @@ TEST(ReportFiles, ReadsOnAndForgetsStepsThatARestartTakesBack) {
   EXPECT_THAT(page(), testing::HasSubstr("checkpoint\",\"checkpoint"));
 }
 
+// Two processes that end these two steps each.
+std::string trace_of(int first, int second) {
+  std::string text = R"({"displayTimeUnit":"ms","traceEvents":[)";
+  for (int process = 0; process < 2; ++process) {
+    const int from = process == 0 ? first : second;
+    text += nlohmann::json{{"name", "process_name"}, {"pid", process}}.dump() + ",\n";
+    for (const int step : {from, from + 1}) {
+      text +=
+          nlohmann::json{
+              {"ph", "X"},      {"name", "update"}, {"cat", "compute"},        {"pid", process},
+              {"ts", step * 9}, {"dur", 5},         {"args", {{"step", step}}}}
+              .dump() +
+          ",\n";
+    }
+  }
+  return text + "{}]}\n";
+}
+
+TEST(ReportFiles, KeepsTheMeasuredStepUntilAllProcessesHaveRecordedAnother) {
+  std::ifstream stream("tests/launcher/recipe/plan.json");
+  const plan::Plan plan = plan::plan_from_json(nlohmann::json::parse(stream));
+  const ScratchDirectory run;
+  ReportFiles files;
+  auto written = std::filesystem::file_time_type::clock::now();
+  const auto page_with = [&](const std::string& trace) {
+    ScratchDirectory::write(run / "trace.json", trace);
+    std::filesystem::last_write_time(run / "trace.json", written += std::chrono::seconds(1));
+    files.write(run.path(), plan);
+    return ScratchDirectory::read(run / "report.html");
+  };
+  EXPECT_THAT(page_with(trace_of(4, 7)), testing::Not(testing::HasSubstr(R"("step":5)")));
+  EXPECT_THAT(page_with(trace_of(4, 4)), testing::HasSubstr(R"("step":5)"));
+  EXPECT_THAT(page_with(trace_of(8, 4)), testing::HasSubstr(R"("step":5)"));
+  EXPECT_THAT(page_with(trace_of(8, 8)), testing::HasSubstr(R"("step":9)"));
+}
+
 }  // namespace
 }  // namespace strait::cli
