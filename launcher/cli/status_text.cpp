@@ -213,8 +213,7 @@ std::string end_line(const std::string& run, const json& status) {
                      outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
 }
 
-std::vector<std::string> wrapped(const std::string& line, std::size_t columns) {
-  constexpr std::string_view kFurther = "    ";
+std::vector<std::string> wrapped(const std::string& line, std::size_t columns, std::size_t indent) {
   std::vector<std::string> lines = {""};
   std::size_t used = 0;
   for (std::size_t begin = 0; begin < line.size();) {
@@ -224,8 +223,8 @@ std::vector<std::string> wrapped(const std::string& line, std::size_t columns) {
     const std::string next = line.substr(begin, end - begin);
     const std::size_t width = base::columns_of(next);
     if (columns > 0 && used > 0 && used + width > columns) {
-      lines.push_back(std::string(kFurther) + next.substr(word - begin));
-      used = kFurther.size() + width - (word - begin);
+      lines.push_back(std::string(indent, ' ') + next.substr(word - begin));
+      used = indent + width - (word - begin);
     } else {
       lines.back() += next;
       used += width;

@@ -32,8 +32,10 @@ std::vector<std::string> live_block(const RunView& view, std::size_t columns);
 // failure.
 std::string in_tones(const std::string& line, bool colors);
 
-// The line, broken at blanks where it is wider; 0: of any width. A word alone may be wider.
-std::vector<std::string> wrapped(const std::string& line, std::size_t columns);
+// The line, broken at blanks where it is wider; 0: of any width. A word alone may be wider. Its
+// next lines begin with `indent` blanks.
+std::vector<std::string> wrapped(const std::string& line, std::size_t columns,
+                                 std::size_t indent = 4);
 // All but these, for a screen of that width; status and watch show the same. First the traffic of
 // the last step, over boundaries and between replicas, as tables that fold (base::table_lines).
 // Then restarts by itself, and of a `live` run which replicas are active, which have left or rejoin

@@ -28,6 +28,15 @@ void open_closed_streams() {
   if (lowest >= 0) ::close(lowest);
 }
 
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    return strait::cli::folded_help(CLI::Formatter::make_help(app, std::move(name), mode),
+                                    strait::base::terminal_columns());
+  }
+};
+
 }  // namespace
 
 void strait::cli::flush_output() {
@@ -62,6 +71,7 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
   base::StopSignals::announce();
   CLI::App app("strait fine-tunes a transformer that is split over machines joined by slow links.",
                "strait");
+  app.formatter(std::make_shared<HelpFormatter>());  // of its verbs, too
   app.set_version_flag("--version", std::string("strait ") + base::build_id());
   app.require_subcommand(0, 1);  // 0: checked below, where it is called a verb
   Command command;

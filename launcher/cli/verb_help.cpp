@@ -310,7 +310,7 @@ void add_help(CLI::App& cli, Command& command) {
   explain->add_option("word", *word, "such as train.clip, clip, 20, idle or boundary")->required();
   explain->callback([word, &command] {
     command = [word] {
-      fmt::print("{}", explanation(*word));
+      fmt::print("{}", folded_help(explanation(*word), base::terminal_columns()));
       return base::ExitCode::done;
     };
   });
