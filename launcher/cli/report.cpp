@@ -54,8 +54,10 @@ std::string facts(const ReportData& data, const ReportPlan& plan) {
     add("tokens", fmt::format("{:.0f}", data.tokens));
     const double rate = data.tokens / data.seconds;
     const double devices = data.last.is_object() ? number_at(data.last, "devices") : 0;
-    add("tokens a second", fmt::format("{:.4g}", rate),
-        devices > 1 ? fmt::format("{:.4g} per device", rate / devices) : "");
+    const auto text = [](double value) {
+      return value < 100 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+    };
+    add("tokens a second", text(rate), devices > 1 ? text(rate / devices) + " per device" : "");
     if (data.useful_tflop > 0) {
       const double useful = data.useful_tflop / data.seconds;
       add("TFLOP/s", fmt::format("{:.3g}", useful),

@@ -73,7 +73,8 @@ function drawCurves(figure, box, caption, all) {
     first = Math.min(first, position(p[0], progress)); last = Math.max(last, position(p[0], progress));
   }
   if (low === high) { low -= Math.abs(low) / 2 || 1; high += Math.abs(high) / 2 || 1; }
-  if (first === last) last += 1;
+  const single = first === last;  // a point, in the middle
+  if (single) { first -= 1; last += 1; }
   const x = (step, progress) => kLeft + (position(step, progress) - first) / (last - first) * (width - kLeft - kRight);
   const y = (v) => kTop + (high - v) / (high - low) * (kHeight - kTop - kBottom);
   box.textContent = "";
@@ -84,7 +85,7 @@ function drawCurves(figure, box, caption, all) {
     const text = logarithmic ? nice(10 ** t) : figure.unit.startsWith("bytes") ? shown(t, "bytes") : figure.unit.startsWith("share") ? shown(t, "share") : nice(t);
     element("text", { x: kLeft - 6, y: y(t) + 4, "text-anchor": "end" }, svg, text);
   }
-  for (const t of ticks(first, last, Math.max(3, width / 120))) {
+  for (const t of single ? [last - 1] : ticks(first, last, Math.max(3, width / 120))) {
     const at = kLeft + (t - first) / (last - first) * (width - kLeft - kRight);
     element("text", { x: at, y: kHeight - 17, "text-anchor": at > width - 40 ? "end" : "middle" }, svg, axisText(t));
   }
