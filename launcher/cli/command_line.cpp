@@ -1,12 +1,9 @@
 #include "launcher/cli/command_line.h"
 
-#include <sstream>
-
 #include "framework/utf8.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/status_text.h"
 
 namespace strait::cli {
 
@@ -35,16 +32,6 @@ std::vector<std::string> flags_of(const CLI::App& app) {
 }
 
 namespace {
-
-// Where the next lines of this one begin: below its second column, or a little to the right.
-std::size_t hanging_indent(const std::string& line, std::size_t columns) {
-  constexpr std::string_view kGap = "  ";
-  const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
-  const std::size_t gap = line.find(kGap, first);
-  const std::size_t second = gap == std::string::npos ? gap : line.find_first_not_of(' ', gap);
-  if (second < columns / 2) return second;
-  return first < columns / 4 ? first + kGap.size() : std::min(first, columns / 2);
-}
 
 // "; did you mean --set?", or nothing.
 std::string proposal(std::string_view written, const std::vector<std::string>& names) {
@@ -155,17 +142,6 @@ std::string usage_fault(const CLI::App& cli, const CLI::Error& error) {
                                 : fmt::format("{}: {}", chosen.name, sentence);
   return fmt::format("{}; see: {}{}{} --help", fault, base::command_name(),
                      chosen.name.empty() ? "" : " ", chosen.name);
-}
-
-std::string folded_help(const std::string& text, std::size_t columns) {
-  std::string folded;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    for (const std::string& one : wrapped(line, columns, hanging_indent(line, columns))) {
-      folded += one + '\n';
-    }
-  }
-  return folded;
 }
 
 }  // namespace strait::cli

@@ -27,10 +27,6 @@ void check_verb(const CLI::App& cli, std::string_view word);
 // the command that shows the verb's usage. `cli` has failed to parse them.
 std::string usage_fault(const CLI::App& cli, const CLI::Error& error);
 
-// Lines of help that are wider than the terminal go on below where their meaning begins. 0 columns:
-// as they are.
-std::string folded_help(const std::string& text, std::size_t columns);
-
 // CLI::Range compares so that "nan" passes.
 inline CLI::Validator number_range(double least, double most) {
   const auto fault = [least, most](const std::string& text) -> std::string {

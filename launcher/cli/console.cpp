@@ -36,10 +36,18 @@ Console::Console(base::TextSink& sink, ConsoleOptions options)
 
 Console::~Console() { erase(); }
 
+std::string Console::folded(const std::string& text) const {
+  return is(Style::live) ? folded_text(text, options_.columns()) : text;
+}
+
 void Console::lasting(const std::string& line, base::Tone tone) {
-  const std::string text = base::painted(base::printable(line), tone, options_.colors);
   const bool live = is(Style::live);
-  sink_.write(live ? fmt::format("\r{}{}\n{}", text, kLineEnd, kRestOfScreen) : text + "\n", false);
+  std::istringstream lines(folded(base::printable(line) + '\n'));
+  for (std::string text; std::getline(lines, text);) {
+    text = base::painted(text, tone, options_.colors);
+    sink_.write(live ? fmt::format("\r{}{}\n{}", text, kLineEnd, kRestOfScreen) : text + "\n",
+                false);
+  }
   said_ = options_.now();
   if (std::exchange(drawn_, false)) draw();
 }
@@ -78,7 +86,7 @@ void Console::plan(const std::string& text, const std::string& plan_json) {
   const Json plan = Json::parse(plan_json);
   first_step_seconds_ =
       std::max(plan.value("step_seconds", 0.0), plan.value("first_epoch_step_seconds", 0.0));
-  sink_.write(text + (text.ends_with('\n') ? "" : "\n"), false);
+  sink_.write(folded(text + (text.ends_with('\n') ? "" : "\n")), false);
 }
 
 void Console::note(const std::string& text) {

@@ -67,7 +67,8 @@ class Console : public run::RunObserver {
 
   // Stays on the screen, above the block.
   void lasting(const std::string& line, base::Tone tone = base::Tone::plain);
-  void draw();   // the block
+  std::string folded(const std::string& text) const;  // where it is live
+  void draw();                                        // the block
   void erase();  // the block, for good or until the next draw()
   std::vector<std::string> doing(const std::vector<run::ProcessReport>& processes) const;
   void json(const std::string& event, const nlohmann::ordered_json& fields);

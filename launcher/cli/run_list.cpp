@@ -98,11 +98,16 @@ base::ExitCode list_runs(const std::string& verb, bool as_json) {
     return base::ExitCode::done;
   }
   std::size_t widest = 0;
-  for (const ListedRun& run : runs) widest = std::max(widest, run.path.string().size());
+  std::size_t widest_state = 0;
+  for (const ListedRun& run : runs) {
+    widest = std::max(widest, run.path.string().size());
+    widest_state = std::max(widest_state, run.state.size());
+  }
   for (const ListedRun& run : runs) {
     const std::string loss = run.loss ? fmt::format("loss {:.4g}", *run.loss) : "";
-    fmt::print("{:<{}}  {:<19}  {:<22}  step {}/{}  {}\n", base::printable(run.path.string()),
-               widest, time_of_update(run), base::printable(run.state), run.step, run.steps, loss);
+    fmt::print("{:<{}}  {:<19}  {:<{}}  step {}/{}  {}\n", base::printable(run.path.string()),
+               widest, time_of_update(run), base::printable(run.state), widest_state, run.step,
+               run.steps, loss);
   }
   fmt::print("show one: {}\n", base::strait_command(verb, runs.front().path));
   return base::ExitCode::done;

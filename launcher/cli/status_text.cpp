@@ -234,6 +234,25 @@ std::vector<std::string> wrapped(const std::string& line, std::size_t columns, s
   return lines;
 }
 
+std::string folded_text(const std::string& text, std::size_t columns) {
+  std::string folded;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = std::min(line.find_first_not_of(' '), line.size());
+    const std::size_t gap = std::min(line.find("  ", first), line.size());
+    const std::size_t second = std::min(line.find_first_not_of(' ', gap), line.size());
+    const std::string_view word =
+        std::string_view(line).substr(second).substr(0, line.find(' ', second) - second);
+    const std::size_t indent = second < columns / 2  ? second
+                               : first < columns / 4 ? first + 2
+                                                     : std::min(first, columns / 2);
+    for (const std::string& one : wrapped(line, word.ends_with("strait") ? 0 : columns, indent)) {
+      folded += one + '\n';
+    }
+  }
+  return folded;
+}
+
 std::vector<std::vector<std::string>> state_parts(const json& status, bool live,
                                                   std::size_t columns) {
   std::vector<std::string> state = restart_lines(status);

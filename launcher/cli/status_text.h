@@ -36,6 +36,9 @@ std::string in_tones(const std::string& line, bool colors);
 // next lines begin with `indent` blanks.
 std::vector<std::string> wrapped(const std::string& line, std::size_t columns,
                                  std::size_t indent = 4);
+// Lines that are wider go on below where their second column begins. Commands, which are copied,
+// stay whole.
+std::string folded_text(const std::string& text, std::size_t columns);
 // All but these, for a screen of that width; status and watch show the same. First the traffic of
 // the last step, over boundaries and between replicas, as tables that fold (base::table_lines).
 // Then restarts by itself, and of a `live` run which replicas are active, which have left or rejoin

@@ -15,6 +15,7 @@
 #include "launcher/base/stop_signals.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/command_line.h"
+#include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/plugin/plugin_file.h"
 
@@ -32,7 +33,7 @@ class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name,
                         CLI::AppFormatMode mode) const override {
-    return strait::cli::folded_help(CLI::Formatter::make_help(app, std::move(name), mode),
+    return strait::cli::folded_text(CLI::Formatter::make_help(app, std::move(name), mode),
                                     strait::base::terminal_columns());
   }
 };

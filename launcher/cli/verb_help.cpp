@@ -7,6 +7,7 @@
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/cli/run_list.h"
+#include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_keys.h"
 
@@ -310,7 +311,7 @@ void add_help(CLI::App& cli, Command& command) {
   explain->add_option("word", *word, "such as train.clip, clip, 20, idle or boundary")->required();
   explain->callback([word, &command] {
     command = [word] {
-      fmt::print("{}", folded_help(explanation(*word), base::terminal_columns()));
+      fmt::print("{}", folded_text(explanation(*word), base::terminal_columns()));
       return base::ExitCode::done;
     };
   });

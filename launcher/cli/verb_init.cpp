@@ -7,6 +7,7 @@
 #include "framework/store/file_hash.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/piped_process.h"
+#include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"
 
 namespace strait::cli {
@@ -98,7 +99,9 @@ void copy_parts(const fs::path& folder, std::string& text, const fs::path& home)
 base::ExitCode list_examples() {
   const fs::path folder = example_folder();
   for (const std::string& name : example_names(folder)) {
-    fmt::print("{:<18}  {}\n", name, summary_of(read_example(folder / (name + ".toml"))));
+    const std::string line =
+        fmt::format("{:<18}  {}", name, summary_of(read_example(folder / (name + ".toml"))));
+    fmt::print("{}", folded_text(line, base::terminal_columns()));
   }
   fmt::print("copy one: {0} init NAME [FILE or FOLDER]; every key: {0} init --keys FILE\n",
              base::command_name());

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/cli/cpu_speed.h"
+#include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/planner/fit.h"
@@ -26,8 +27,9 @@ base::ExitCode show_plan(const RunOptions& options) {
   const planner::PlannedRun planned = plan_first(read_recipe(options));
   warn_about_data(planned);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
+  const std::size_t columns = base::terminal_columns();
   std::cout << (options.json ? plan_json(planned.plan).dump(1) + "\n"
-                             : planner::plan_text(planned.plan, base::terminal_columns()));
+                             : folded_text(planner::plan_text(planned.plan, columns), columns));
   return base::ExitCode::done;
 }
 

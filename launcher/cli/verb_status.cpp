@@ -120,7 +120,9 @@ void print(const std::filesystem::path& run, const json& status,
   if (live && state == "preparing") {
     fmt::print("{}: {} ({})\n", run.string(), state, live->sentence());
   } else if (live) {
-    fmt::print("{}: {} ({}; updated {})\n", run.string(), state, live->sentence(), updated);
+    fmt::print("{}", folded_text(fmt::format("{}: {} ({}; updated {})", run.string(), state,
+                                             live->sentence(), updated),
+                                 base::terminal_columns()));
   } else if (state == "ended") {
     fmt::print("{}: {}\n", run.string(), in_tones(end_line(run.string(), status), colors));
   } else {

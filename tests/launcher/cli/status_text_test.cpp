@@ -151,5 +151,31 @@ TEST(LossChart, LeavesGapsAndTakesMeans) {
   EXPECT_EQ(lines[1], "   24.5 │▁█");
 }
 
+TEST(FoldedText, GoesOnBelowWhereTheMeaningBegins) {
+  const std::string help =
+      "Usage: strait x\n"
+      "  --set TEXT ...      key=value instead of the recipe's; repeatable\n"
+      "                      here: in this process; hosts: over the stages\n";
+  EXPECT_EQ(folded_text(help, 48),
+            "Usage: strait x\n"
+            "  --set TEXT ...      key=value instead of the\n"
+            "                      recipe's; repeatable\n"
+            "                      here: in this process;\n"
+            "                      hosts: over the stages\n");
+  EXPECT_EQ(folded_text(help, 0), help);
+  EXPECT_EQ(folded_text(help, 200), help);
+}
+
+TEST(FoldedText, KeepsWordsWholeAndCountsCharacters) {
+  EXPECT_EQ(folded_text("aaaaaaaaaaaaaaaaaaaa bb\n", 10), "aaaaaaaaaaaaaaaaaaaa\n  bb\n");
+  EXPECT_EQ(folded_text("éééé éééé\n", 9), "éééé éééé\n");
+  EXPECT_EQ(folded_text("éééé éééé\n", 8), "éééé\n  éééé\n");
+}
+
+TEST(FoldedText, KeepsCommandsWhole) {
+  const std::string command = "try       ./strait generate runs/quickstart --prompt 'a b c'\n";
+  EXPECT_EQ(folded_text(command, 30), command);
+}
+
 }  // namespace
 }  // namespace strait::cli
