@@ -15,6 +15,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 import fit
+import pictures
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STRAIT = os.environ.get("STRAIT_BIN", str(ROOT / "build/release/bin")) + "/strait"
@@ -73,6 +74,18 @@ class Docs(unittest.TestCase):
             index = (site / "llms.txt").read_text()
             for page in PAGES[1:]:
                 self.assertIn(f"(docs/{page.name})", index)
+            self.assert_nothing_overflows(site, pages)
+
+    def assert_nothing_overflows(self, site, pages):
+        """All pages where they are narrowest; one with tables, code and pictures at all widths, light and dark."""
+        if pictures.chromium() is None:
+            return
+        runs = site / "docs/runs/index.html"
+        looks = [(page, 400, False) for page in pages if page.name != "404.html"]  # that one is for servers
+        looks += [(runs, width, dark) for width in pictures.WIDTHS for dark in (False, True)]
+        with pictures.Browser() as browser:
+            for page, width, dark in looks:
+                self.assertEqual(pictures.problems(browser, page, width, dark, site), [], f"{page.relative_to(site)} at {width}")
 
     def test_broken_link_is_found(self):
         with tempfile.TemporaryDirectory() as folder:

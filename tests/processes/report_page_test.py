@@ -64,8 +64,9 @@ class ReportPage(runs.RunCase):
         page = launched.run.path / "report.html"
         launched.wait_for("a report during training, with a measured step", launched.run.measured_step)
         self.assertTrue(all(row["lanes"] for row in launched.run.measured_step()["rows"]))
-        phases = [one["phase"] for one in launched.run.status()["processes"]]
-        self.assertEqual([one for one in phases if "%" in one and not one.startswith("checkpoint")], [])
+        phases = lambda: [one["phase"] for one in launched.run.status()["processes"] if "phase" in one]
+        launched.wait_for("processes that say what they do", phases)
+        self.assertEqual([one for one in phases() if "%" in one and not one.startswith("checkpoint")], [])
         self.assertIn("Training; written after step", page.read_text())
         self.assertIn('"checkpoint","checkpoint"', page.read_text())
         launched.signal(signal.SIGINT)
