@@ -1,11 +1,11 @@
 #include "kernels/averaged_adamw.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <cmath>
 
 #include "kernels/averaged_factors.h"
+#include "kernels/parallel.h"
 
 namespace strait::kernels {
 namespace {
@@ -66,7 +66,7 @@ void averaged_adamw(const at::Tensor& weights, const at::Tensor& gradient,
   const float* const from = values_of(gradient, count);
   float* const first = values_of(first_moment, count);
   float* const second = values_of(second_moment, count);
-  at::parallel_for(0, count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
     cpu::averaged_adamw(to + begin, from + begin, first + begin, second + begin, end - begin, by);
   });
 }

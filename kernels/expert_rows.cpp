@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <optional>
 
 #include "kernels/kernel_tensors.h"
+#include "kernels/parallel.h"
 
 namespace strait::kernels {
 namespace {
@@ -25,7 +25,7 @@ void sum_on_cpu(const at::Tensor& values, const float* weights, const at::Tensor
   const auto* from = values.const_data_ptr<Value>();
   const auto* row = places.const_data_ptr<std::int64_t>();
   auto* to = sums.mutable_data_ptr<Value>();
-  at::parallel_for(0, places.size(0), 8, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(places.size(0), 8, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> sum(static_cast<std::size_t>(width));
     for (std::int64_t token = begin; token < end; ++token) {
       std::fill(sum.begin(), sum.end(), 0.0F);

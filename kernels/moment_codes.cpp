@@ -1,7 +1,6 @@
 #include "kernels/moment_codes.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <cmath>
 
 #include "kernels/draws.h"
+#include "kernels/parallel.h"
 #include "kernels/random.h"
 
 namespace strait::kernels {
@@ -94,23 +94,22 @@ void encode_on_cpu(const at::Tensor& source, MomentKind kind, std::uint64_t key,
   const std::uint64_t words = draw_words(key);
   const std::int64_t count = source.numel();
   const auto* const from = source.const_data_ptr<float>();
-  at::parallel_for(
-      0, moment_blocks(count), kGrainBlocks, [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t block = first; block < last; ++block) {
-          const std::int64_t at = block * kMomentBlock;
-          const std::int64_t values = std::min(kMomentBlock, count - at);
-          if (coded.sizes.defined()) {
-            coded.sizes.mutable_data_ptr<float>()[block] =
-                encode_block({from + at, values, static_cast<std::uint32_t>(at)}, kind, words,
-                             coded.values.mutable_data_ptr<std::uint8_t>() + at);
-            continue;
-          }
-          auto* const to = coded.values.mutable_data_ptr<c10::BFloat16>() + at;
-          for (std::int64_t i = 0; i < values; ++i) {
-            to[i] = rounded(from[at + i], draw_of(words, static_cast<std::uint32_t>(at + i)));
-          }
-        }
-      });
+  parallel_for(moment_blocks(count), kGrainBlocks, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t block = first; block < last; ++block) {
+      const std::int64_t at = block * kMomentBlock;
+      const std::int64_t values = std::min(kMomentBlock, count - at);
+      if (coded.sizes.defined()) {
+        coded.sizes.mutable_data_ptr<float>()[block] =
+            encode_block({from + at, values, static_cast<std::uint32_t>(at)}, kind, words,
+                         coded.values.mutable_data_ptr<std::uint8_t>() + at);
+        continue;
+      }
+      auto* const to = coded.values.mutable_data_ptr<c10::BFloat16>() + at;
+      for (std::int64_t i = 0; i < values; ++i) {
+        to[i] = rounded(from[at + i], draw_of(words, static_cast<std::uint32_t>(at + i)));
+      }
+    }
+  });
 }
 
 void decode_on_cpu(const CodedMoment& coded, MomentKind kind, const at::Tensor& target) {
@@ -119,13 +118,12 @@ void decode_on_cpu(const CodedMoment& coded, MomentKind kind, const at::Tensor& 
   const auto* const codes = coded.values.const_data_ptr<std::uint8_t>();
   const auto* const sizes = coded.sizes.const_data_ptr<float>();
   auto* const to = target.mutable_data_ptr<float>();
-  at::parallel_for(
-      0, moment_blocks(count), kGrainBlocks, [&](std::int64_t first, std::int64_t last) {
-        for (std::int64_t i = first * kMomentBlock; i < std::min(last * kMomentBlock, count); ++i) {
-          const float value = table[codes[i]] * sizes[i / kMomentBlock];
-          to[i] = kind == MomentKind::second ? value * value : value;
-        }
-      });
+  parallel_for(moment_blocks(count), kGrainBlocks, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first * kMomentBlock; i < std::min(last * kMomentBlock, count); ++i) {
+      const float value = table[codes[i]] * sizes[i / kMomentBlock];
+      to[i] = kind == MomentKind::second ? value * value : value;
+    }
+  });
 }
 
 // ---- Other devices, by libtorch's operators.

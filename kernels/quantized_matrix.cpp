@@ -1,7 +1,6 @@
 #include "kernels/quantized_matrix.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "kernels/group_rules.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/nf4.h"
+#include "kernels/parallel.h"
 #include "kernels/processors.h"
 #include "kernels/row_quantization.h"
 
@@ -132,7 +132,7 @@ void check_sizes(const QuantizedMatrix& matrix, const at::Tensor& values) {
 // Calls `work(first, last)` for parts of 0 … count on all threads.
 template <class Work>
 void in_parts(std::int64_t count, std::int64_t values_of_each, Work work) {
-  at::parallel_for(0, count, std::max<std::int64_t>(1, kValuesOfTask / values_of_each), work);
+  parallel_for(count, std::max<std::int64_t>(1, kValuesOfTask / values_of_each), work);
 }
 
 bool quantize_rows(const at::Tensor& values, const QuantizedMatrix& matrix) {

@@ -1,11 +1,11 @@
 #include "kernels/random.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <mutex>
 
 #include "framework/mixed_bits.h"
+#include "kernels/parallel.h"
 
 namespace strait::kernels {
 namespace {
@@ -17,7 +17,7 @@ constexpr std::int64_t kFewestDraws = 1 << 14;  // of a thread; fewer are drawn 
 void draw_mask(bool* mask, std::int64_t count, double kept, std::uint64_t key) {
   const auto bound = static_cast<std::uint64_t>(kept * 0x1p32);
   const auto is_kept = [&](std::uint64_t draw) { return (draw & 0xffffffffU) < bound; };
-  at::parallel_for(0, (count + 1) / 2, kFewestDraws, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for((count + 1) / 2, kFewestDraws, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t pair = begin; pair < end; ++pair) {
       const std::uint64_t draws = mixed_bits(key + static_cast<std::uint64_t>(pair));
       mask[2 * pair] = is_kept(draws);

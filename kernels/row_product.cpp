@@ -1,9 +1,10 @@
 #include "kernels/row_product.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
+
+#include "kernels/parallel.h"
 
 namespace strait::kernels {
 namespace {
@@ -53,7 +54,7 @@ at::Tensor row_product(const at::Tensor& input, const at::Tensor& matrix, const 
   const std::int64_t parts = (all.outputs + kProductColumns - 1) / kProductColumns;
   const std::int64_t products = std::max<std::int64_t>(1, all.rows * all.width * kProductColumns);
   const std::int64_t grain = std::max<std::int64_t>(1, kLeastProducts / products);
-  at::parallel_for(0, parts, grain, [&](std::int64_t first, std::int64_t last) {
+  parallel_for(parts, grain, [&](std::int64_t first, std::int64_t last) {
     cpu::row_product(all, first * kProductColumns, std::min(last * kProductColumns, all.outputs));
   });
   return product;
