@@ -2,13 +2,45 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "kernels/kernel_tensors.h"
+#include "kernels/parallel.h"
 #include "models/batch_invariance.h"
 #include "models/key_value_cache.h"
 
 namespace strait::models {
+namespace {
+
+// Every sequence goes on by a token that kernels::attention_to_cache() computes in one thread, so
+// threads can share the sequences, and change no bits.
+bool single_tokens(const kernels::AttentionHeads& inputs, const KeyValueCache& cache) {
+  return inputs.query.is_cpu() && inputs.query.scalar_type() == at::kFloat &&
+         inputs.key.sizes() == inputs.value.sizes() &&
+         std::ranges::all_of(cache.extensions(), [](const auto& one) { return one.count == 1; });
+}
+
+at::Tensor attend_single_tokens(const kernels::AttentionHeads& inputs, int layer,
+                                const kernels::AttentionRules& rules, const KeyValueCache& cache) {
+  const auto by_token = [](const at::Tensor& values) { return values.flatten(0, 1).contiguous(); };
+  const at::Tensor query = by_token(inputs.query);
+  const at::Tensor key = by_token(inputs.key);
+  const at::Tensor value = by_token(inputs.value);
+  at::Tensor result = at::empty_like(query);
+  kernels::parallel_for(query.size(0), 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const auto own = [i](const at::Tensor& all) { return all.narrow(0, i, 1).unsqueeze(0); };
+      kernels::AttentionHeads heads{own(query), {}, {}, inputs.sinks};
+      SequenceCache& sequence = *cache.extensions()[static_cast<std::size_t>(i)].sequence;
+      std::tie(heads.key, heads.value) = sequence.append(layer, own(key), own(value));
+      result[i].copy_(kernels::attention_to_cache(heads, rules)[0][0]);
+    }
+  });
+  return result.view(inputs.query.sizes());
+}
+
+}  // namespace
 
 at::Tensor grown(const at::Tensor& queries, const QueryGrowth& growth, const Pass& pass) {
   if (growth.beta == 0) return queries;
@@ -32,6 +64,9 @@ at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions&
     // 0 is the number of this dropout among those of a layer (decoder_layers.cpp).
     rules.dropout_key = pass.dropout_key(options.layer, 0);
     return kernels::causal_attention(inputs, pass.documents, rules).flatten(2);
+  }
+  if (single_tokens(inputs, *pass.cache)) {
+    return attend_single_tokens(inputs, options.layer, rules, *pass.cache).flatten(2);
   }
   return pass.cache
       ->by_sequence({inputs.query, inputs.key, inputs.value},

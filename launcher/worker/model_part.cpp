@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "kernels/kernel_tensors.h"
+#include "kernels/parallel.h"
 #include "kernels/random.h"
 #include "kernels/row_product.h"
 #include "launcher/base/errors.h"
@@ -92,6 +93,7 @@ std::size_t remaining(std::span<const double> probabilities, const run::Sampling
       if (sum >= sampling.top_p) count = i + 1;
     }
   }
+  if (sampling.min_p <= 0) return count;
   double kept = 0;
   for (std::size_t i = 0; i < count; ++i) kept += probabilities[i];
   const double least = sampling.min_p * probabilities[0] / kept;
@@ -187,6 +189,7 @@ at::Tensor ModelPart::extend(const run::ExtendBatch& request, at::Tensor values)
 run::ChosenTokens ModelPart::choose(const run::ExtendBatch& request, const at::Tensor& hidden) {
   const kernels::Projection projection = kernels::detached(model_->head()->projection());
   std::vector<std::int64_t> last_rows;
+  std::vector<const run::ExtendSequence*> asked;
   std::int64_t end = 0;
   run::ChosenTokens chosen{request.number, {}};
   const at::Tensor rows = hidden.squeeze(0);
@@ -194,6 +197,7 @@ run::ChosenTokens ModelPart::choose(const run::ExtendBatch& request, const at::T
     const std::int64_t begin = std::exchange(end, end + std::ssize(one.tokens));
     if (!one.choose) continue;
     last_rows.push_back(end - 1);
+    asked.push_back(&one);
     chosen.tokens.push_back({one.sequence, 0});
     if (one.score) {
       chosen.tokens.back().scores =
@@ -204,14 +208,16 @@ run::ChosenTokens ModelPart::choose(const run::ExtendBatch& request, const at::T
   if (last_rows.empty()) return chosen;
   const at::Tensor places = kernels::on_device(at::tensor(last_rows, at::kLong), device_);
   const at::Tensor logits = logits_of(projection, rows.index_select(0, places));
-  auto answer = chosen.tokens.begin();
-  for (const run::ExtendSequence& one : request.sequences) {
-    if (!one.choose) continue;
-    const at::Tensor own = logits[answer - chosen.tokens.begin()];
-    answer->token = choose_token(own, one.sampling, one.number, sequences_.at(one.sequence).tokens);
-    if (one.score) answer->scores.push_back(score_of(own, answer->token));
-    ++answer;
-  }
+  kernels::parallel_for(std::ssize(asked), 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const run::ExtendSequence& one = *asked[static_cast<std::size_t>(i)];
+      run::ChosenToken& answer = chosen.tokens[static_cast<std::size_t>(i)];
+      const at::Tensor own = logits[i];
+      answer.token =
+          choose_token(own, one.sampling, one.number, sequences_.at(one.sequence).tokens);
+      if (one.score) answer.scores.push_back(score_of(own, answer.token));
+    }
+  });
   return chosen;
 }
 

@@ -213,6 +213,14 @@ TEST(CausalAttention, OverACacheIsTheEndOfTheWhole) {
     EXPECT_LT(largest_difference(attention_to_cache(end, one.rules),
                                  whole.narrow(1, one.length - last, last)),
               1e-12);
+    // One token of one row in float32, as generation asks for it.
+    AttentionHeads token = heads_of(one, at::kFloat);
+    token.query = token.query.narrow(0, 0, 1).narrow(1, one.length - 1, 1);
+    token.key = token.key.narrow(0, 0, 1);
+    token.value = token.value.narrow(0, 0, 1);
+    const at::Tensor wanted = whole.narrow(0, 0, 1).narrow(1, one.length - 1, 1);
+    EXPECT_LT(largest_difference(attention_to_cache(token, one.rules).to(at::kDouble), wanted),
+              1e-5);
   }
 }
 
