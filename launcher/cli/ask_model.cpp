@@ -19,6 +19,7 @@
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_launch.h"
 #include "launcher/worker/compute_device.h"
+#include "launcher/worker/streamed_layers.h"
 
 namespace strait::cli {
 namespace {
@@ -27,13 +28,22 @@ bool weights_are_here(const std::filesystem::path& run) {
   return !store::list_checkpoints(run, store::Verify::sizes, store::Part::weights).complete.empty();
 }
 
-bool fits(const RunCheckpoint& source, std::int64_t available) {
-  constexpr double kShare = 0.8;  // the rest is for keys, values and what a layer computes
+constexpr double kShare = 0.8;  // the rest is for keys, values and what a layer computes
+
+std::int64_t weight_bytes(const RunCheckpoint& source) {
   std::int64_t bytes = 0;
   for (const models::LayerCost& layer : models::describe(source.config).layers) {
     bytes += (layer.parameters - layer.quantized.parameters) * 4 + layer.quantized.bytes;
   }
-  return available == 0 || static_cast<double>(bytes) <= kShare * static_cast<double>(available);
+  return bytes;
+}
+
+std::int64_t memory_for_weights(std::int64_t available) {
+  return static_cast<std::int64_t>(kShare * static_cast<double>(available));
+}
+
+bool fits(const RunCheckpoint& source, std::int64_t available) {
+  return available == 0 || weight_bytes(source) <= memory_for_weights(available);
 }
 
 // Of a checkpoint whose weights are here.
@@ -109,6 +119,21 @@ base::ExitCode ask_hosts(const std::filesystem::path& path, const RunCheckpoint&
   return outcome.code;
 }
 
+std::unique_ptr<worker::ModelPart> stream_model(
+    const RunCheckpoint& source, std::unique_ptr<models::Model> model,
+    const std::shared_ptr<const planner::CheckpointWeights>& weights, std::int64_t available) {
+  auto streamed = std::make_unique<worker::StreamedLayers>(
+      *model, [weights](const std::string& name) { return weights->read(name); },
+      memory_for_weights(available));
+  warn(
+      fmt::format("{} of weights do not fit into {} of free memory, so {} of {} blocks are read "
+                  "from their files whenever they compute",
+                  base::byte_text(weight_bytes(source)), base::byte_text(available),
+                  streamed->streamed(), streamed->blocks()));
+  return std::make_unique<worker::ModelPart>(std::move(model), at::kCPU, std::function<void()>(),
+                                             std::move(streamed));
+}
+
 }  // namespace
 
 void add_which_checkpoint(CLI::App* verb, std::string& which) {
@@ -166,12 +191,16 @@ std::unique_ptr<worker::ModelPart> load_whole_model(const RunCheckpoint& source)
   at::set_num_threads(static_cast<int>(source.run.plan.processes.front().threads));
   const at::Device device = device_for(source);
   const auto layers = static_cast<int>(models::describe(source.config).layers.size());
+  // Before the model is made, which takes no memory yet.
+  const std::int64_t available = base::host_memory().available;
+  const bool resident = device.is_cuda() || fits(source, available);
   auto model = models::make_model(source.config, {0, layers - 1}, at::kFloat, device);
-  const planner::CheckpointWeights weights(source.run.plan.recipe, source.config,
-                                           source.checkpoint);
+  const auto read = std::make_shared<const planner::CheckpointWeights>(
+      source.run.plan.recipe, source.config, source.checkpoint);
+  if (!resident) return stream_model(source, std::move(model), read, available);
   const at::NoGradGuard no_grad;
   for (const models::Parameter& parameter : model->parameters()) {
-    if (parameter.owned) models::assign(parameter, weights.read(parameter.name));
+    if (parameter.owned) models::assign(parameter, read->read(parameter.name));
   }
   return std::make_unique<worker::ModelPart>(std::move(model), device);
 }

@@ -151,14 +151,18 @@ std::vector<run::TokenScore> scores_of(const kernels::Projection& projection,
 }  // namespace
 
 ModelPart::ModelPart(std::unique_ptr<models::Model> model, at::Device device,
-                     std::function<void()> layer_done)
-    : model_(std::move(model)), device_(device), layer_done_(std::move(layer_done)) {}
+                     std::function<void()> layer_done, std::unique_ptr<StreamedLayers> streamed)
+    : model_(std::move(model)),
+      device_(device),
+      layer_done_(std::move(layer_done)),
+      streamed_(std::move(streamed)) {}
 
 at::Tensor ModelPart::run(at::Tensor values, const models::Pass& pass) {
   const at::NoGradGuard no_grad;
   // Tokens stay on the host, where the embedding checks them.
   if (values.is_floating_point()) values = kernels::on_device(values, device_);
   for (const auto& layer : model_->layers()) {
+    if (streamed_) streamed_->need(layer->index());
     values = layer->forward(values, pass);
     if (layer_done_) layer_done_();
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/run/inference.h"
+#include "launcher/worker/streamed_layers.h"
 #include "models/key_value_cache.h"
 #include "models/model.h"
 
@@ -11,9 +12,10 @@ namespace strait::worker {
 class ModelPart {
  public:
   // The model is on `device`. `layer_done` is called after each layer, so that a slow one still
-  // counts as progress.
+  // counts as progress; `streamed` brings the weights of those that do not stay in memory.
   explicit ModelPart(std::unique_ptr<models::Model> model, at::Device device = at::kCPU,
-                     std::function<void()> layer_done = {});
+                     std::function<void()> layer_done = {},
+                     std::unique_ptr<StreamedLayers> streamed = nullptr);
 
   models::Model& model() { return *model_; }
 
@@ -39,6 +41,7 @@ class ModelPart {
   std::unique_ptr<models::Model> model_;
   at::Device device_;
   std::function<void()> layer_done_;
+  std::unique_ptr<StreamedLayers> streamed_;  // null: all weights stay
   std::map<std::int64_t, Sequence> sequences_;
 };
 

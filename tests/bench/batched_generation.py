@@ -2,12 +2,14 @@
 weights, prompts and threads, in turn. See README.md.
 
 usage: batched_generation.py [--bin FOLDER] [--rounds 3] [--threads 2] [--together 1 8 64]
-                             [--tokens 64] [--quick]
+                             [--tokens 64] [--blocks 6] [--limit SHARE] [--quick]
 
 Needs transformers; exit code 77 where it is missing. The model is half the blocks of GPT-2 with 124 M parameters,
-random weights. Loading and prompts cancel out: a time is that of long answers less that of short ones.
+random weights. Loading and prompts cancel out: a time is that of long answers less that of short ones. With --limit,
+strait is measured beside itself in a control group with that share of the model's bytes (needs root).
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -26,20 +28,23 @@ except ImportError as error:
 
 import machinery
 
+import control_group
+
 PROMPT = "The quick"
-MODEL = {"n_layer": 6}
 QUICK = {"n_layer": 1, "n_embd": 64, "n_head": 2, "vocab_size": 512}
 
 
-def run(command, folder):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+def run(command, folder, group=None):
+    enter = None if group is None else lambda: group.add(0)  # 0: whoever writes it
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, preexec_fn=enter)
     if done.returncode != 0:
         raise SystemExit(f"{command} ended with {done.returncode}: {done.stdout[-800:]}{done.stderr}")
     return done.stdout
 
 
 def make_run(folder, program, options):
-    transformers.GPT2Config(**(MODEL | (QUICK if options.quick else {}))).save_pretrained(folder / "model")
+    sizes = {"n_layer": options.blocks} | (QUICK if options.quick else {})
+    transformers.GPT2Config(**sizes).save_pretrained(folder / "model")
     (folder / "text.txt").write_text(PROMPT * 200)
     machinery.write_recipe(folder, "asked", {
         "model.path": "model", "model.weights": "random", "data.train": "text.txt", "data.tokenizer": "bytes",
@@ -49,11 +54,11 @@ def make_run(folder, program, options):
     run([program, "export", "runs/asked", "exported"], folder)
 
 
-def seconds_of_ours(folder, program, together, tokens):
+def seconds_of_ours(folder, program, group, together, tokens):
     (folder / "prompts.jsonl").write_text(f"{json.dumps({'prompt': PROMPT})}\n" * together)
     begin = time.perf_counter()
     lines = run([program, "generate", "runs/asked", "--prompts", "prompts.jsonl", "--on", "here", "--temperature", "1",
-                 "--max-tokens", str(tokens), "--batch", str(together)], folder).splitlines()
+                 "--max-tokens", str(tokens), "--batch", str(together)], folder, group).splitlines()
     seconds = time.perf_counter() - begin
     made = sum(json.loads(line)["tokens"] for line in lines)
     return seconds, made
@@ -68,7 +73,7 @@ def seconds_of_torch(model, together, tokens):
 
 
 def main():
-    options = machinery.options_of(__doc__, rounds=3, threads=2, together=[1, 8, 64], tokens=64)
+    options = machinery.options_of(__doc__, rounds=3, threads=2, together=[1, 8, 64], tokens=64, blocks=6, limit=0.0)
     short, long = (1, 5) if options.quick else (8, 8 + options.tokens)
     if options.quick:
         options.rounds, options.together = 1, [1, 8]
@@ -77,20 +82,27 @@ def main():
     torch.set_num_threads(options.threads)
     print(f"load {os.getloadavg()[0]:.2f}, {options.threads} threads, torch {torch.__version__}, "
           f"transformers {transformers.__version__}")
-    with tempfile.TemporaryDirectory() as folder:
-        folder = pathlib.Path(folder)
+    with contextlib.ExitStack() as stack:
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         program = options.bin / "strait"
         make_run(folder, program, options)
-        model = transformers.AutoModelForCausalLM.from_pretrained(folder / "exported").float().eval()
-        ways = {"strait": lambda *words: seconds_of_ours(folder, program, *words),
-                "transformers": lambda *words: seconds_of_torch(model, *words)}
+        ways = {"strait": lambda *words: seconds_of_ours(folder, program, None, *words)}
+        if options.limit:
+            size = sum(path.stat().st_size for path in (folder / "exported").glob("*.safetensors"))
+            group = control_group.ControlGroup("bench", memory=int(options.limit * size))
+            stack.callback(group.close)
+            print(f"the model has {size / 1e6:.0f} MB, the group {options.limit * size / 1e6:.0f} MB")
+            ways["streamed"] = lambda *words: seconds_of_ours(folder, program, group, *words)
+        else:
+            model = transformers.AutoModelForCausalLM.from_pretrained(folder / "exported").float().eval()
+            ways["transformers"] = lambda *words: seconds_of_torch(model, *words)
         rates = {}
         for _ in range(options.rounds):
             for together in options.together:
                 for way, measure in ways.items():
                     (few, made_few), (many, made_many) = measure(together, short), measure(together, long)
                     rates.setdefault((together, way), []).append((made_many - made_few) / (many - few))
-    print("prompts together     strait   transformers   ratio")
+    print(f"prompts together {'strait':>10} {list(ways)[1]:>14}   ratio")
     for together in options.together:
         ours, theirs = (statistics.median(rates[together, way]) for way in ways)
         print(f"{together:16} {ours:10.1f} {theirs:14.1f} {ours / theirs:7.2f}")

@@ -1,6 +1,7 @@
 """A trained model is asked in one process and over the stages of its run: the same answers, from any cut."""
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -9,9 +10,11 @@ import signal
 import subprocess
 import threading
 import time
+import unittest
 import urllib.error
 import urllib.request
 
+import control_group
 import runs
 
 PROMPTS = ["3 May 1999 -> ", "12", "What is it?", "a", "b b b b b b b b"]
@@ -92,6 +95,23 @@ class Inference(runs.RunCase):
                 after = {path: path.read_bytes() for path in before}
                 self.assertEqual([str(path) for path in before if before[path] != after[path]], [])
         self.assert_no_processes_left()
+
+    @unittest.skipUnless(control_group.usable(), "needs root, and control groups that it may write")
+    def test_a_model_of_twice_the_memory_generates_and_evaluates_the_same(self):
+        large = {"n_embd": 768, "n_layer": 12, "n_head": 12}
+        self.write_model("large", **large)
+        self.train("large", {**self.TRAINED, "model.path": "large", "train.steps": 1, "checkpoint.every": 1})
+        values = sum(math.prod(shape) for shape in runs.gpt2_shapes({**self.CONFIG, **large}).values())
+        group = control_group.ControlGroup("half", memory=2 * values)
+        self.addCleanup(group.close)
+        for words in (["generate", "runs/large", "--prompts", "prompts.jsonl", "--max-tokens", "3", "--on", "here"],
+                      ["eval", "runs/large", "--on", "here", "--json"]):
+            whole = self.ok(*words)
+            done = subprocess.run([self.program, *words], cwd=self.home, capture_output=True, text=True,
+                                  timeout=runs.scaled_timeout(300), preexec_fn=lambda: group.add(0))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"do not fit into .* of free memory, so \d+ of 12 blocks are read")
+            self.assertEqual(done.stdout, whole)
 
     def test_stops_and_limits(self):
         self.train("stops", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})

@@ -116,12 +116,32 @@ std::vector<double> logarithms(const Completion& completion) {
   return all;
 }
 
-// Every prompt gets the tokens that it gets alone, and every probability has the same bits.
+// The same model, whose blocks are read for every pass.
+std::unique_ptr<worker::ModelPart> streamed_model(const std::string& text) {
+  const std::shared_ptr<worker::ModelPart> whole = random_model(text);
+  const auto read = [whole](const std::string& name) {
+    for (const models::Parameter& one : whole->model().parameters()) {
+      if (one.name == name) return one.value.detach().clone();
+    }
+    throw std::out_of_range(name);
+  };
+  const models::ModelConfig config = models::parse_config(text, "config.json");
+  const auto layers = static_cast<int>(models::describe(config).layers.size());
+  auto model = models::make_model(config, {0, layers - 1}, at::kFloat, at::kCPU);
+  auto streamed = std::make_unique<worker::StreamedLayers>(*model, read, 0);
+  EXPECT_EQ(streamed->streamed(), 3U);
+  return std::make_unique<worker::ModelPart>(std::move(model), at::kCPU, std::function<void()>(),
+                                             std::move(streamed));
+}
+
+// Every prompt gets the tokens that it gets alone, and every probability has the same bits, also
+// where weights come block by block.
 TEST(BatchedGeneration, GivesEveryPromptWhatItGetsAlone) {
   constexpr unsigned kSeeds = 2;
   const int threads = at::get_num_threads();
   for (const std::string& config : configurations()) {
     const auto model = random_model(config);
+    const auto streamed = streamed_model(config);
     for (unsigned seed = 1; seed <= kSeeds; ++seed) {
       SCOPED_TRACE(fmt::format("seed {} of {}", seed, config));
       std::mt19937 random(seed);
@@ -136,7 +156,8 @@ TEST(BatchedGeneration, GivesEveryPromptWhatItGetsAlone) {
         options.score = !sampled;
         const auto alone = complete(*model, config, prompts, options, {1, 1});
         const InFlight several{1 + random() % 3, 3 + random() % 9};
-        const auto batched = complete(*model, config, prompts, options, several);
+        const auto batched =
+            complete(sampled ? *model : *streamed, config, prompts, options, several);
         ASSERT_EQ(batched.size(), prompts.size());
         for (std::size_t i = 0; i < prompts.size(); ++i) {
           EXPECT_EQ(batched[i].answer, alone[i].answer) << "prompt " << i;
