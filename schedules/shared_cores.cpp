@@ -5,8 +5,8 @@
 
 namespace strait::schedules {
 
-SharedCores::SharedCores(const std::vector<double>& cores) {
-  for (const double count : cores) machines_.emplace_back(count);
+SharedCores::SharedCores(const std::vector<double>& cores) : machines_(cores.size()) {
+  for (std::size_t i = 0; i < cores.size(); ++i) machines_[i].cores = cores[i];
 }
 
 void SharedCores::start(std::size_t machine, double seconds, double threads, std::size_t task) {

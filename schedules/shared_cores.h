@@ -36,7 +36,7 @@ class SharedCores {
   };
   using Tasks = std::priority_queue<Task, std::vector<Task>, std::greater<>>;
   struct Machine {
-    double cores;
+    double cores = 0;
     double threads = 0;  // of all tasks
     double changed = 0;  // when `work` was counted last
     double work = 0;     // seconds that each busy thread has had a core since none was busy

@@ -1,7 +1,6 @@
 #include "stages/replica_sync.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 
 #include "framework/sync/exchange.h"
 #include "framework/sync/frame_relay.h"
+#include "kernels/parallel.h"
 
 namespace strait::stages {
 namespace {
@@ -66,7 +66,7 @@ void ReplicaSync::make_method() {
   memory_ = std::make_unique<SyncMemory>(optimizer_, gradients_, method_->traits.trainer_slots);
   slots_ = std::make_unique<sync::Slots>(layout_, memory_->spans(), method_->traits.slots);
   slots_->spread_by(
-      [](std::int64_t count, const sync::Work& work) { at::parallel_for(0, count, 1, work); });
+      [](std::int64_t count, const sync::Work& work) { kernels::parallel_for(count, 1, work); });
 }
 
 ReplicaSync::~ReplicaSync() = default;

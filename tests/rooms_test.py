@@ -80,6 +80,8 @@ OWNERS = {
 }
 # What the first column of a room's table of files says.
 FILE_TABLE = re.compile(r"^\| (file|module|header) \|")
+# A template that has one thread where it is compiled without OpenMP, as ours is.
+ONE_THREAD = re.compile(r"\bat::parallel_for\(")
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 
@@ -120,6 +122,8 @@ def violations_of(path, text, headers=()):
         for library, owners in OWNERS.items():
             if library.match(name) and not path.startswith(owners):
                 yield f"{where}: <{name}> belongs into {' or '.join(owners)} only"
+    if ONE_THREAD.search(text):
+        yield f"{path}: at::parallel_for has one thread here; kernels/parallel.h has all of them"
 
 
 def absent_files(page, text, paths):
@@ -186,6 +190,7 @@ def self_test():
         ("models/a.cpp", "#include <torch/torch.h>"): "reads all of libtorch",
         ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/ only",
         ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
+        ("stages/a.cpp", "at::parallel_for(0, 8, 1, work);"): "has one thread here",
         ("launcher/recipe/a.cpp", '#include "launcher/hosts/b.h"'): "launcher/recipe must not know launcher/hosts",
         ("launcher/hosts/a.cpp", '#include "launcher/run/b.h"'): "launcher/hosts must not know launcher/run",
         ("launcher/hosts/deep/a.cpp", ""): "is no room", ("tools/a.cpp", ""): "is no room",
