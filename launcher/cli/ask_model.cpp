@@ -122,9 +122,17 @@ base::ExitCode ask_hosts(const std::filesystem::path& path, const RunCheckpoint&
 std::unique_ptr<worker::ModelPart> stream_model(
     const RunCheckpoint& source, std::unique_ptr<models::Model> model,
     const std::shared_ptr<const planner::CheckpointWeights>& weights, std::int64_t available) {
+  const std::int64_t memory = memory_for_weights(available);
+  const std::int64_t least = worker::StreamedLayers::least_bytes(*model);
+  if (least > memory) {
+    throw base::UserError(
+        base::ExitCode::out_of_memory,
+        fmt::format("{} of memory are free, of which weights may take {}, but embedding, head and "
+                    "what is read with them take {}; split the model over hosts: --on hosts",
+                    base::byte_text(available), base::byte_text(memory), base::byte_text(least)));
+  }
   auto streamed = std::make_unique<worker::StreamedLayers>(
-      *model, [weights](const std::string& name) { return weights->read(name); },
-      memory_for_weights(available));
+      *model, [weights](const std::string& name) { return weights->read(name); }, memory);
   warn(
       fmt::format("{} of weights do not fit into {} of free memory, so {} of {} blocks are read "
                   "from their files whenever they compute",

@@ -25,6 +25,15 @@ void release(at::Tensor tensor) {
   tensor.set_data(at::zeros({}, tensor.options().requires_grad(false)).expand(tensor.sizes()));
 }
 
+std::int64_t largest_block(const models::Model& model) {
+  const auto& layers = model.layers();
+  std::int64_t largest = 1;
+  for (std::size_t i = 1; i + 1 < layers.size(); ++i) {
+    largest = std::max(largest, bytes_of(*layers[i]));
+  }
+  return largest;
+}
+
 void release(const models::Layer& layer) {
   for (const models::Parameter& parameter : layer.parameters()) {
     release(parameter.quantized ? parameter.quantized->bytes : parameter.value);
@@ -51,17 +60,18 @@ StreamedLayers::StreamedLayers(const models::Model& model, Read read, std::int64
   }
 }
 
+std::int64_t StreamedLayers::least_bytes(const models::Model& model) {
+  const std::int64_t embedding = bytes_of(*model.layers().front());
+  const std::int64_t head = bytes_of(*model.layers().back());
+  return embedding + head + std::max({2 * largest_block(model), embedding, head});
+}
+
 // The blocks that stay lie between those that do not, so that there is time to read these.
 void StreamedLayers::choose(std::int64_t memory) {
   const auto& layers = model_.layers();
-  std::int64_t largest = 1;
-  for (std::size_t i = 1; i + 1 < layers.size(); ++i)
-    largest = std::max(largest, bytes_of(*layers[i]));
-  // Of the streamed blocks one computes and one is read.
-  const std::int64_t left =
-      memory - bytes_of(*layers.front()) - bytes_of(*layers.back()) - 2 * largest;
   const auto count = static_cast<std::int64_t>(blocks());
-  const std::int64_t staying = std::clamp<std::int64_t>(left / largest, 0, count);
+  const std::int64_t staying =
+      std::clamp<std::int64_t>((memory - least_bytes(model_)) / largest_block(model_), 0, count);
   for (std::int64_t i = 0; i < count; ++i) {
     const bool stays = (i + 1) * staying / count > i * staying / count;
     if (!stays) order_.push_back(layers[static_cast<std::size_t>(i + 1)]->index());
@@ -73,7 +83,7 @@ std::vector<models::Parameter> StreamedLayers::read(int layer) const {
   const at::NoGradGuard no_grad;
   std::vector<models::Parameter> values;
   for (const models::Parameter& parameter : model_.layer(layer).parameters()) {
-    models::Parameter one = parameter;
+    models::Parameter& one = values.emplace_back(parameter);
     const at::Tensor tensor = read_(parameter.name);
     if (parameter.quantized) {
       one.quantized = kernels::make_quantized_matrix(parameter.quantized->shape, at::kCPU);
@@ -82,7 +92,6 @@ std::vector<models::Parameter> StreamedLayers::read(int layer) const {
       one.value =
           tensor.to(parameter.value.scalar_type()).contiguous().view(parameter.value.sizes());
     }
-    values.push_back(std::move(one));
   }
   return values;
 }

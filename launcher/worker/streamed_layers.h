@@ -20,6 +20,10 @@ class StreamedLayers {
   // weights.
   StreamedLayers(const models::Model& model, Read read, std::int64_t memory);
 
+  // With less memory it is not possible. Embedding and head stay, with a block that computes and
+  // one that is read. While a table is loaded it is there twice: as it was read, and as it is held.
+  static std::int64_t least_bytes(const models::Model& model);
+
   // Waits until the weights of a layer are there; those of the streamed layer before it go.
   void need(int layer);
 

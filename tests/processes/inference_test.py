@@ -112,6 +112,15 @@ class Inference(runs.RunCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertRegex(done.stderr, r"do not fit into .* of free memory, so \d+ of 12 blocks are read")
             self.assertEqual(done.stdout, whole)
+        # Tables that do not fit with what is read cannot be streamed.
+        self.write_model("wide", n_embd=256, n_layer=2, n_head=4, vocab_size=100_000)
+        self.train("wide", {**self.TRAINED, "model.path": "wide", "train.steps": 1, "checkpoint.every": 1})
+        small = control_group.ControlGroup("small", memory=int(1.4 * 4 * 256 * 100_000))
+        self.addCleanup(small.close)
+        done = subprocess.run([self.program, "eval", "runs/wide", "--on", "here"], cwd=self.home, capture_output=True,
+                              text=True, timeout=runs.scaled_timeout(300), preexec_fn=lambda: small.add(0))
+        self.assertEqual(done.returncode, 50, done.stderr)
+        self.assertRegex(done.stderr, "embedding, head and what is read with them take .*: --on hosts")
 
     def test_stops_and_limits(self):
         self.train("stops", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
