@@ -9,7 +9,7 @@ namespace strait::kernels::cpu {
 struct CacheAttention {
   const float* query = nullptr;   // [heads, width]
   const float* keys = nullptr;    // [tokens, key heads, width]
-  const float* values = nullptr;  // alike
+  const float* values = nullptr;  // [tokens, key heads, width]
   const float* sinks = nullptr;   // [heads]; null: none
   float* result = nullptr;        // [heads, width]
   std::int64_t tokens = 0;

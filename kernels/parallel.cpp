@@ -15,7 +15,7 @@ void parallel_for(std::int64_t count, std::int64_t grain,
     return;
   }
   // Loops of iterators are compiled in libtorch, with its OpenMP. This one is over bytes that
-  // nobody reads: their places are the numbers of parts.
+  // are not read: their addresses number the parts.
   const at::Tensor places = at::empty({parts}, at::kByte);
   at::TensorIterator iterator = at::TensorIterator::borrowing_nullary_op(places);
   const auto* const begin = places.const_data_ptr<std::uint8_t>();

@@ -11,7 +11,7 @@ namespace strait::net {
 // path that loses packets. The rate of the link is measured while there is enough to send. Then bbr
 // is tried where it is offered, or twice as many flows, and kept if they carry clearly more. A
 // trial that does not help is repeated after growing pauses, because paths change; then bbr is
-// given up in the same way. Pure: no clock, no lock.
+// dropped in the same way. Pure: no clock, no lock.
 class FlowCount {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -36,7 +36,7 @@ class FlowCount {
   // `confirmed`: up to which the peer has it. `open`: flows that can be used now.
   void update(Time now, std::uint64_t pushed, std::uint64_t confirmed, unsigned open);
 
-  // Whether bbr can be used. Not from the start on: beside cubic, which fills queues, one flow of
+  // Whether bbr can be used. Not from the start: next to cubic, which fills queues, one flow of
   // it gets less than its share of a clean path.
   void offer_bbr(bool offered);
   bool wants_bbr() const { return bbr_ != (tried_ > 0 && switches_); }

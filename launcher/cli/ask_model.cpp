@@ -127,7 +127,7 @@ std::unique_ptr<worker::ModelPart> stream_model(
   if (least > memory) {
     throw base::UserError(
         base::ExitCode::out_of_memory,
-        fmt::format("{} of memory are free, of which weights may take {}, but embedding, head and "
+        fmt::format("{} of memory are free, and weights may take {} of it, but embedding, head and "
                     "what is read with them take {}; split the model over hosts: --on hosts",
                     base::byte_text(available), base::byte_text(memory), base::byte_text(least)));
   }

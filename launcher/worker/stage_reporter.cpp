@@ -145,7 +145,7 @@ void StageReporter::before(const stages::Phase& phase, const schedules::Action& 
   {
     const MutexLock lock(mutex_);
     phase_ = phase_word(action, phase.training);
-    phase_bytes_ = 0;  // those of a checkpoint before
+    phase_bytes_ = 0;  // of an earlier checkpoint
   }
   begin_span();
 }

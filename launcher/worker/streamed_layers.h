@@ -24,7 +24,7 @@ class StreamedLayers {
   // one that is read. While a table is loaded it is there twice: as it was read, and as it is held.
   static std::int64_t least_bytes(const models::Model& model);
 
-  // Waits until the weights of a layer are there; those of the streamed layer before it go.
+  // Waits until the weights of a layer are loaded. Frees the streamed layer that was loaded before.
   void need(int layer);
 
   std::size_t blocks() const { return model_.layers().size() - 2; }

@@ -6,7 +6,7 @@ usage: batched_generation.py [--bin FOLDER] [--rounds 3] [--threads 2] [--togeth
 
 Needs transformers; exit code 77 where it is missing. The model is half the blocks of GPT-2 with 124 M parameters,
 random weights. Loading and prompts cancel out: a time is that of long answers less that of short ones. With --limit,
-strait is measured beside itself in a control group with that share of the model's bytes (needs root).
+strait is compared with itself in a control group with that share of the model's bytes (needs root).
 """
 
 import contextlib
@@ -35,7 +35,7 @@ QUICK = {"n_layer": 1, "n_embd": 64, "n_head": 2, "vocab_size": 512}
 
 
 def run(command, folder, group=None):
-    enter = None if group is None else lambda: group.add(0)  # 0: whoever writes it
+    enter = None if group is None else lambda: group.add(0)  # 0: the process that writes it
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, preexec_fn=enter)
     if done.returncode != 0:
         raise SystemExit(f"{command} ended with {done.returncode}: {done.stdout[-800:]}{done.stderr}")

@@ -5,7 +5,7 @@ usage: watching.py [--bin FOLDER] [--rounds 6] [--window 8] [--steps 40] [--read
 Two stages, one thread each. Readers, all together or those that are named: strait track to Prometheus, which is asked
 every second, and a connection to it that never reads; strait track to TensorBoard; strait watch on a terminal that
 nobody reads; strait status every second. Consoles: whole runs, in turn, whose output goes nowhere, to a terminal, to
-one that nobody reads, and to a pipe that nobody reads. The trace has no switch: its cost is that of its spans. Nor has
+one that is not read, and to a pipe that is not read. The trace has no switch: its cost is that of its spans. Nor has
 the report: its cost is the processor time of the launcher's thread of the lowest priority.
 """
 

@@ -82,7 +82,7 @@ class ReportPage(runs.RunCase):
         launched.wait_for("training to go on", lambda: len(run.events("training")) > 1)
         training = run.events("training")[-1]
         restarted = next(e["time"] for e in run.events() if e["event"] == "started" and e["generation"] == 2)
-        # A step of which some processes have a trace of the former start would have their lanes from there.
+        # If a process kept the trace of the former start, a step would show its lanes from there.
         for file in (run.path / "logs").glob("*.trace.json"):
             trace = json.loads(file.read_text())
             zero = trace["otherData"]["unix_microseconds_at_zero"]

@@ -132,8 +132,8 @@ TEST(Simulate, ThreadsOfLinksCodeBeforeAndAfterAMessageCrosses) {
   link.forward_coding_seconds = 0.5;
   EXPECT_EQ(simulate(forwards(2, 1), costs, {{link}}).seconds, 1 + 0.5 + 2 + 0.5 + 1);
   // One core for each stage and its end of the link. Sent at 2 and at 3, decoded at 2.5 and 4: the
-  // first encoding has half a core beside forward 1, which ends at 2.5, as the second decoding has
-  // beside forward 0 of stage 1.
+  // first encoding has half a core during forward 1, which ends at 2.5, as the second decoding has
+  // during forward 0 of stage 1.
   link.forward_bytes_per_second = std::numeric_limits<double>::infinity();
   const Machines machines{{1, 1}, {{0, 1, 0}, {1, 1, 1}}};
   const Forecast forecast = simulate(forwards(2, 2), costs, {{link}}, machines);
