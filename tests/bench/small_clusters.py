@@ -1,10 +1,11 @@
 """Layouts and rows that strait plan chooses for small clusters of unequal hosts, really run. See README.md.
 
-usage: small_clusters.py [--bin FOLDER] [--steps 10] [--first 1] [--clusters 20] [--replicas] [--quick]
+usage: small_clusters.py [--bin FOLDER] [--steps 10] [--first 1] [--clusters 20] [--quick]
+       small_clusters.py --replicas [--batch 128] [--steps 20]
 
 Hosts are namespaces with shares of a core (cgroups) and lines of their own; probed, planned, run. A cluster is
-drawn from its number. --replicas: instead, a fast and a ten times slower replica, with equal and with chosen rows.
-Needs root.
+drawn from its number. --replicas: instead, a fast replica alone, and with one that is ten times
+slower; the loss is that of the last five steps. Needs root.
 """
 
 import contextlib
@@ -87,20 +88,28 @@ def chosen_and_even(cluster, number, shares):
 
 
 def rows_of_replicas(cluster):
-    settings = {"pipeline.stages": 1, "pipeline.replicas": 2, "sync.method": "diloco", "sync.every": 5,
-                "train.batch": 32}
-    for name, rows in (("equal", "equal"), ("chosen", None)):
-        forecast, taken, plan = cluster.forecast_and_measured(name, {**settings, "pipeline.rows": rows})
-        print(f"{name} rows: {forecast:.3f} s a step by the plan, {taken:.3f} s measured; "
-              f"rows {plan['replica_rows'] or 'equal'}", flush=True)
+    settings = {"train.batch": cluster.options.batch, "pipeline.stages": 1}
+    both = {**settings, "pipeline.replicas": 2, "sync.method": "diloco", "sync.every": 10}
+    runs = {"the fast one alone": {**settings, "hosts.list": cluster.settings["hosts.list"][:1]},
+            "chosen rows": both, "equal rows": {**both, "pipeline.rows": "equal"}}
+    alone = None
+    for name, of_run in runs.items():
+        forecast, taken, plan = cluster.forecast_and_measured(name.replace(" ", "-"), of_run)
+        alone = alone or taken
+        losses = [step["loss"] for step in machinery.metrics_of(cluster.folder, name.replace(" ", "-"))]
+        print(f"{name:20} {forecast:9.3f} {taken:9.3f} {taken / alone:9.2f} {statistics.mean(losses[-5:]):9.4f}  "
+              f"{plan['replica_rows'] or ''}", flush=True)
 
 
 def main():
-    options = machinery.options_of(__doc__, steps=10, first=1, clusters=20, replicas=False)
+    options = machinery.options_of(__doc__, steps=10, first=1, clusters=20, replicas=False, batch=128)
     if not control_group.usable():
         print("skipped: needs root, and cgroups that it may write")
         sys.exit(77)
     if hosts.INSIDE not in os.environ:
+        if reason := hosts.fetch_ssh():
+            print(f"skipped: {reason}")
+            sys.exit(77)
         hosts.enter_namespace()
     if not hosts.has_namespaces():
         sys.exit(77)
@@ -108,7 +117,9 @@ def main():
     if options.quick:
         options.steps, options.clusters = 3, 1
     print(f"seconds a step; load {os.getloadavg()[0]:.1f}")
-    if not options.replicas:
+    if options.replicas:
+        print("replicas              forecast  measured   / alone      loss  rows of each")
+    else:
         print("cluster   chosen  measured      even  measured  forecast  measured  blocks (and ends) of each host")
     for number in range(options.first, options.first + options.clusters):
         chance = random.Random(number)

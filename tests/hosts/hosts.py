@@ -45,10 +45,7 @@ KEPT = (".strait",)
 
 def main():
     """Runs the tests of the calling script where hosts can be had, else skips them all."""
-    # Fetched while the network is still the machine's.
-    prefix, reason = debs.unpacked("openssh-server")
-    if prefix and shutil.which("ssh") is None:  # the client came with it
-        os.environ.update(debs.environment(prefix))
+    reason = fetch_ssh()
     if not reason and INSIDE not in os.environ:
         enter_namespace()
     if not reason and not has_namespaces():
@@ -59,6 +56,14 @@ def main():
     if has_namespaces():
         namespace_host.make_bridge()
     runs.main()
+
+
+def fetch_ssh():
+    """Called while the network is still the machine's. Returns why there is no ssh; empty: there is."""
+    prefix, reason = debs.unpacked("openssh-server")
+    if prefix and shutil.which("ssh") is None:  # the client came with it
+        os.environ.update(debs.environment(prefix))
+    return reason
 
 
 def has_namespaces():
