@@ -22,7 +22,6 @@ LISTS = {
     "launcher/hosts/host_agents.cpp": 430,  # one class: requests that await replies, processes, losses
     "launcher/hosts/host_agents.h": 170,
     "launcher/hosts/stage_command.cpp": 360,  # one program: over ssh, by a token, as the agent of a joined host
-    "launcher/cli/verb_run.cpp": 380,  # one verb: run and resume, and the reason sent to nodes if neither can start
     # One class each, which a budget had cut in two.
     "launcher/run/coordinator.cpp": 490,  # with what WorkerInbox and InferenceDriver did, and ends on request
     "framework/net/link_protocol.cpp": 410,  # one state machine
@@ -38,8 +37,6 @@ LISTS = {
     "models/tensor_names.cpp": 390,  # one subject: names in files, of models and of adapters
     "stages/stage.cpp": 380,  # constructs all parts, with the names of what Muon updates
     "stages/adamw.cpp": 370,  # updates of whole parameters, and in parts: narrow, off-loaded or by Muon
-    "launcher/cli/generation.h": 155,  # one class, which three verbs ask
-    "launcher/cli/verb_export.cpp": 355,  # one verb
     "launcher/recipe/plan.h": 175,  # one value: the plan, with the parts of a step
     "launcher/run/control_message.h": 205,  # all messages of one link
     "launcher/recipe/recipe.h": 160,  # one value: the recipe

@@ -47,7 +47,7 @@ def run(*command):
 
 def test_no_library_is_taken_from_the_current_directory():
     """It is what an empty entry of a list of folders means."""
-    for program in ("strait", "strait-stage", "strait-stage-torch"):
+    for program in ("strait", "strait-torch", "strait-stage", "strait-stage-torch"):
         for line in run("readelf", "-d", BUILD / "bin" / program).splitlines():
             if "RUNPATH" in line or "RPATH" in line:
                 folders = line[line.index("[") + 1 : line.rindex("]")].split(":")

@@ -39,10 +39,11 @@ LAUNCHER = {
     "recipe": {"base", "framework/codec", "framework/data", "models", "schedules"},
     "hosts": {"recipe"},
     "run": {"hosts"},
+    "cli": {"run", "tokenizer"},
     "plugin": {"recipe", "stages"},
     "planner": {"hosts", "placement", "plugin", "tokenizer"},
     "worker": {"planner", "run"},
-    "cli": {"worker"},
+    "compute": {"cli", "worker"},
 }
 
 
@@ -66,7 +67,7 @@ ROOMS["tests"] = set(ROOMS) - {"recipes"}
 # a host's agent can do without it.
 WITHOUT_TORCH = {"schedules", "placement", "framework", "framework/fields", "framework/net", "framework/coding", "framework/trace", "framework/sync", "framework/sync/methods",
                  "framework/store", "framework/data"} | {
-    "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "worker", "cli")}
+    "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "worker", "compute")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
 # In headers only what is cheap to read; these bring in half of libtorch.
 HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")

@@ -22,8 +22,8 @@ SKIPPED = 77
 BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
 SCRATCH = BUILD / "tidy"
 # A unit is the sources of many rooms: most of the time goes into the headers of libtorch, and then of nlohmann::json.
-UNITS = ["kernels+models+stages+framework/tensors+framework/codec+launcher/plugin+launcher/planner+launcher/worker+launcher/cli",
-         "launcher/base+launcher/tokenizer+launcher/recipe+launcher/hosts+launcher/run",
+UNITS = ["kernels+models+stages+framework/tensors+framework/codec+launcher/plugin+launcher/planner+launcher/worker+launcher/compute",
+         "launcher/base+launcher/tokenizer+launcher/recipe+launcher/hosts+launcher/run+launcher/cli",
          "schedules+placement+framework/net+framework/store+framework/data+framework/fields+framework/coding+framework/sync+framework/trace"]  # the slowest first
 ALWAYS = set(UNITS[1:])  # what a build without libtorch has, too
 # Highway's sources read themselves again for every instruction set; one of them is enough here.

@@ -1,10 +1,4 @@
 // The lines of Console about how a run has ended.
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "launcher/cli/console.h"
 #include "launcher/run/run_events.h"

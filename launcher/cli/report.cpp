@@ -5,7 +5,7 @@
 #include "launcher/base/text.h"
 #include "launcher/cli/html_page.h"
 #include "launcher/cli/metric_text.h"
-#include "launcher/planner/plan_text.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::cli {
 namespace {
@@ -93,7 +93,7 @@ std::string facts(const ReportData& data, const ReportPlan& plan) {
     add("raw on the same links", clock_text(raw_seconds(*slowest)),
         fmt::format("instead of {}: on {} {} at {}",
                     clock_text(slowest->sent_bytes / *slowest->bytes_per_second), slowest->link,
-                    slowest->direction, planner::text_of_rate(*slowest->bytes_per_second)));
+                    slowest->direction, plan::text_of_rate(*slowest->bytes_per_second)));
   }
   return list.empty() ? "" : "<dl>" + list + "</dl>\n";
 }

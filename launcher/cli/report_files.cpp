@@ -49,7 +49,7 @@ ReportData read_report_data(const std::filesystem::path& run) {
   return data;
 }
 
-void ReportFiles::write(const std::filesystem::path& run, const plan::Plan& plan) {
+void ReportFiles::write(const std::filesystem::path& run, const ReportPlan& plan) {
   if (run != run_) *this = ReportFiles();
   run_ = run;
   // A restart takes back the steps after its checkpoint.
@@ -79,7 +79,7 @@ void ReportFiles::write(const std::filesystem::path& run, const plan::Plan& plan
     if (!measured.rows.empty()) measured_ = std::move(measured);
     trace_written_ = trace_written;
   }
-  store::replace_file(run / base::kReportFile, report_page(data_, report_plan(plan), measured_));
+  store::replace_file(run / base::kReportFile, report_page(data_, plan, measured_));
 }
 
 }  // namespace strait::cli

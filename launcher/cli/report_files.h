@@ -3,8 +3,7 @@
 #include <fstream>
 
 #include "launcher/cli/report_data.h"
-#include "launcher/cli/step_timeline.h"
-#include "launcher/recipe/plan.h"
+#include "launcher/cli/report_plan.h"
 
 namespace strait::cli {
 
@@ -29,7 +28,7 @@ ReportData read_report_data(const std::filesystem::path& run);
 // them. Not for several threads at a time.
 class ReportFiles {
  public:
-  void write(const std::filesystem::path& run, const plan::Plan& plan);
+  void write(const std::filesystem::path& run, const ReportPlan& plan);
 
  private:
   std::filesystem::path run_;

@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/text.h"
-#include "launcher/planner/plan_text.h"
 #include "launcher/recipe/run_files.h"
 #include "launcher/recipe/speeds.h"
 
@@ -114,7 +113,7 @@ void add_map(const plan::Plan& plan, ReportPlan& report) {
 
 }  // namespace
 
-ReportPlan report_plan(const plan::Plan& plan) {
+ReportPlan report_plan(const plan::Plan& plan, std::string text, StepTimeline predicted) {
   ReportPlan report;
   report.run = plan.recipe.name;
   const recipe::Recipe::Pipeline& pipeline = plan.recipe.pipeline;
@@ -123,7 +122,7 @@ ReportPlan report_plan(const plan::Plan& plan) {
       std::filesystem::path(plan.recipe.model.path).lexically_normal().filename().string(),
       base::counted(pipeline.stages, "stage"), base::counted(pipeline.replicas, "replica"),
       base::counted(std::ssize(plan.hosts), "host"));
-  report.text = planner::plan_text(plan);
+  report.text = std::move(text);
   report.recipe = plan::to_json(plan::without_secrets(plan)).at("recipe").dump(1);
   report.machines = machine_lines(plan);
   if (plan.recipe.model.dtype == recipe::Dtype::bfloat16) {
@@ -141,7 +140,7 @@ ReportPlan report_plan(const plan::Plan& plan) {
   }
   add_speeds(plan, report);
   add_map(plan, report);
-  report.predicted = predicted_step(plan);
+  report.predicted = std::move(predicted);
   return report;
 }
 

@@ -41,7 +41,8 @@ struct ReportPlan {
   std::vector<Node> nodes;
   std::vector<Path> paths;
 };
-ReportPlan report_plan(const plan::Plan& plan);
+// `text` and `predicted`: of the planner, which links libtorch.
+ReportPlan report_plan(const plan::Plan& plan, std::string text, StepTimeline predicted);
 
 // What crossed a link in a run, compared with what no compression would have sent: activations and
 // gradients in the run's own type, and for replicas a bfloat16 all-reduce in each step.

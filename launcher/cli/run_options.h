@@ -1,19 +1,12 @@
 #pragma once
 
 #include "launcher/hosts/join_ticket.h"
-#include "launcher/recipe/recipe.h"
 #include "launcher/recipe/run_files.h"
-#include "launcher/run/loss_history.h"
-#include "launcher/run/model_questions.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's own
 class App;
 class Option;
 }  // namespace CLI
-
-namespace strait::planner {
-struct PlannedRun;
-}
 
 namespace strait::cli {
 
@@ -39,28 +32,19 @@ std::filesystem::path run_directory(const std::filesystem::path& given);
 
 // --set; `overrides` outlives the verb.
 void add_overrides(CLI::App* verb, std::vector<std::string>& overrides);
-// --set and --json.
-void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+// --set and --json; `options` outlives the verb.
+void add_run_options(CLI::App* verb, RunOptions& options);
 // --color; `color` outlives the verb.
 void add_color(CLI::App* verb, std::string& color);
-// --without.
-CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+// --without; `options` outlives the verb.
+CLI::Option* add_without(CLI::App* verb, RunOptions& options);
 
-// The recipe with its overrides; with the plan in a run's directory. Both load the plugins.
-recipe::Recipe read_recipe(const RunOptions& options);
+// The plan in a run's directory, to look at: names of parts that plugins bring are not known, since
+// those need libtorch.
 plan::RunFile read_run(const std::filesystem::path& run);
-
-// What the losses of a run have said so far.
-run::LossHistory losses_of(const std::filesystem::path& run, const plan::Plan& plan);
 
 // Prints a note to stderr, which does not look like the error that ends the program; nothing if it
 // is empty.
 void warn(const std::string& text);
-
-// Prints what became of records, where the user looks before a run.
-void warn_about_data(const planner::PlannedRun& planned);
-
-// The planner's functions, for a launch.
-run::ModelQuestions model_questions();
 
 }  // namespace strait::cli

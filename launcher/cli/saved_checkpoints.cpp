@@ -4,7 +4,6 @@
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/cli/remove_unless_complete.h"
 #include "launcher/cli/run_options.h"

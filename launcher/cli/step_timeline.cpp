@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "launcher/planner/step_forecast.h"
-
 namespace strait::cli {
 namespace {
 
@@ -11,11 +9,6 @@ using nlohmann::json;
 
 constexpr double kMicrosecondsPerSecond = 1e6;
 constexpr std::size_t kMostSpansOfPage = 30'000;
-
-const char* work_word(schedules::Work work) {
-  if (work == schedules::Work::forward) return "forward";
-  return work == schedules::Work::backward ? "backward" : "weight gradient";
-}
 
 // Calls `use` with every event of a merged trace.
 void each_event(std::istream& trace, const std::function<void(const json&)>& use) {
@@ -79,40 +72,6 @@ std::optional<Window> median_step(const StepEnds& ends, std::size_t processes) {
 }
 
 }  // namespace
-
-StepTimeline predicted_step(const plan::Plan& plan) {
-  StepTimeline timeline;
-  if (plan.processes.empty()) return timeline;
-  const auto speed = [&plan](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
-    return plan::path_speed(plan, from, to);
-  };
-  schedules::Forecast slowest;
-  std::size_t replica = 0;
-  const std::vector<planner::StepCosts> replicas = planner::costs_of_replicas(plan, speed);
-  for (std::size_t i = 0; i < replicas.size(); ++i) {
-    schedules::Forecast one = planner::simulated_step(replicas[i], plan.depth);
-    if (one.seconds <= slowest.seconds) continue;
-    slowest = std::move(one);
-    replica = i;
-  }
-  timeline.seconds = slowest.seconds;
-  for (std::int64_t stage = 0; stage < plan.recipe.pipeline.stages; ++stage) {
-    const net::ProcessName name{static_cast<std::uint32_t>(stage),
-                                static_cast<std::uint32_t>(replica)};
-    timeline.rows.push_back({name.describe(), {}});
-  }
-  for (const schedules::ActionSpan& span : slowest.spans) {
-    timeline.rows.at(static_cast<std::size_t>(number(span.stage)))
-        .spans.push_back({"compute", work_word(span.action.work), span.start, span.end - span.start,
-                          number(span.action.micro_batch)});
-  }
-  for (const schedules::TransferSpan& span : slowest.transfers) {
-    timeline.rows.at(static_cast<std::size_t>(number(span.from)))
-        .spans.push_back({"link", span.from < span.to ? "activation" : "gradient", span.start,
-                          span.end - span.start, number(span.micro_batch)});
-  }
-  return timeline;
-}
 
 StepTimeline measured_step(std::istream& trace) {
   StepEnds ends;

@@ -24,10 +24,6 @@ struct StepTimeline {
   std::vector<Row> rows;
 };
 
-// As the planner's simulator predicts it, of the slowest replica: compute and links. Without rows:
-// the plan has no processes.
-StepTimeline predicted_step(const plan::Plan& plan);
-
 // From a merged trace (trace.json, an event per line): of the last steps that all processes have
 // recorded, the one of median duration. Reads in bounded memory; lines that are no events are
 // skipped. Without rows: the trace has no whole step. Call with a file at its start.

@@ -3,9 +3,7 @@
 #include <cerrno>
 #include <climits>
 
-#include "launcher/base/errors.h"
-#include "launcher/base/stop_signals.h"
-#include "launcher/cli/strait_main.h"
+#include "launcher/cli/strait_command.h"
 
 namespace {
 
@@ -19,16 +17,16 @@ void check_current_directory() {
   ::_exit(number(strait::base::ExitCode::bad_input));
 }
 
-// Libraries take a tenth of a second to initialise before main() is called, and a stop in that time
-// must not be silent. The loader calls what is in this section before that: it has no libraries.
-void before_libraries(int argc, char** argv, char** environment) {
-  strait::base::StopSignals::announce();
-  check_current_directory();
-  environ = environment;  // the C library sets it later
-  strait::bound_thread_waits(argc, argv);
-}
-[[gnu::used, gnu::section(".preinit_array")]] const auto kBeforeLibraries = &before_libraries;
-
 }  // namespace
 
-int main(int argc, char** argv) { strait::end_program(strait::strait_main(argc, argv, nullptr)); }
+// Verbs that need libtorch run in strait-torch.
+int main(int argc, char** argv) {
+  using namespace strait::cli;
+  check_current_directory();
+  return run_command_line(argc, argv, [argv] {
+    strait::recipe::set_part_names(names_without_torch);
+    return [argv](const ComputeRequest& request) -> strait::base::ExitCode {
+      exec_torch_program(argv, request);
+    };
+  });
+}

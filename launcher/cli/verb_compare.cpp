@@ -163,7 +163,7 @@ void add_compare(CLI::App& cli, Command& command) {
   verb->add_option("--page", options->page, "also write their curves over each other, as HTML");
   verb->add_flag("--json", options->json, "machine-readable output");
   verb->callback([options, &command] {
-    command = [options] { return compare_runs(options->runs, options->page, options->json); };
+    command.run = [options] { return compare_runs(options->runs, options->page, options->json); };
   });
 }
 

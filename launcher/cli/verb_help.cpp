@@ -302,7 +302,7 @@ void add_help(CLI::App& cli, Command& command) {
                    "such as run, or checkpoint list; absent: the list of verbs");
   help->add_flag("--man", options->man, "as a manual page: strait help --man run | man -l -");
   help->callback([&cli, options, &command] {
-    command = [&cli, options] { return show_help(cli, options->words, options->man); };
+    command.run = [&cli, options] { return show_help(cli, options->words, options->man); };
   });
 
   const auto word = std::make_shared<std::string>();
@@ -310,7 +310,7 @@ void add_help(CLI::App& cli, Command& command) {
       cli.add_subcommand("explain", "explain a key of recipes, an exit code, a metric or a word");
   explain->add_option("word", *word, "such as train.clip, clip, 20, idle or boundary")->required();
   explain->callback([word, &command] {
-    command = [word] {
+    command.run = [word] {
       fmt::print("{}", folded_text(explanation(*word), base::terminal_columns()));
       return base::ExitCode::done;
     };
@@ -324,7 +324,7 @@ void add_help(CLI::App& cli, Command& command) {
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->footer("bash: source <(strait completion bash), as a line of ~/.bashrc");
   completion->callback([shell, &command] {
-    command = [shell] {
+    command.run = [shell] {
       fmt::print("{}", completion_script(*shell));
       return base::ExitCode::done;
     };
@@ -334,7 +334,7 @@ void add_help(CLI::App& cli, Command& command) {
   const auto words = std::make_shared<std::vector<std::string>>();
   complete->add_option("words", *words);
   complete->callback([&cli, words, &command] {
-    command = [&cli, words] {
+    command.run = [&cli, words] {
       for (const std::string& one : completions(cli, *words)) fmt::print("{}\n", one);
       return base::ExitCode::done;
     };

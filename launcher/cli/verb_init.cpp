@@ -219,7 +219,7 @@ void add_init(CLI::App& cli, Command& command) {
       ->excludes(list)
       ->excludes(keys);
   verb->callback([options, &command] {
-    command = [options] {
+    command.run = [options] {
       if (options->list) return list_examples();
       std::vector<std::string> words;
       for (const auto& word : {options->name, options->file}) {

@@ -42,7 +42,7 @@ void add_join(CLI::App& cli, Command& command) {
       cli.add_subcommand("join", "on a host of a run: join it by the token that strait run wrote");
   verb->add_option("token", *token, "the token's file, or - for stdin")->required();
   verb->callback(
-      [token, &command] { command = [token]() -> base::ExitCode { join_run(*token); }; });
+      [token, &command] { command.run = [token]() -> base::ExitCode { join_run(*token); }; });
 }
 
 }  // namespace strait::cli

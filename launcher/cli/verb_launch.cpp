@@ -59,7 +59,7 @@ void add_launch(CLI::App& cli, Command& command) {
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   add_overrides(verb, launch->run.overrides);
-  verb->callback([launch, &command] { command = [launch] { return launch_on_ray(*launch); }; });
+  verb->callback([launch, &command] { command.run = [launch] { return launch_on_ray(*launch); }; });
 }
 
 }  // namespace strait::cli

@@ -110,7 +110,7 @@ void add_logs(CLI::App& cli, Command& command) {
   verb->add_flag("-f,--follow", options->follow, "go on until the run is over");
   verb->add_option("--last", options->last, "begin with so many lines; 0: with all")
       ->check(up_to(1'000'000'000));
-  verb->callback([options, &command] { command = [options] { return show_logs(*options); }; });
+  verb->callback([options, &command] { command.run = [options] { return show_logs(*options); }; });
 }
 
 }  // namespace strait::cli

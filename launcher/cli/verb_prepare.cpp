@@ -215,7 +215,7 @@ void add_prepare(CLI::App& cli, Command& command) {
       ->capture_default_str();
   verb->add_option("--show", flags->shown, "print this many records, with what is learnt")
       ->check(CLI::Range(0, 1'000'000));
-  verb->callback([flags, &command] { command = [flags] { return prepare(*flags); }; });
+  verb->callback([flags, &command] { command.run = [flags] { return prepare(*flags); }; });
 }
 
 }  // namespace strait::cli

@@ -194,7 +194,7 @@ void add_status(CLI::App& cli, Command& command) {
   verb->add_flag("--json", options->json, "machine-readable output");
   add_color(verb, options->color);
   verb->callback([options, &command] {
-    command = [options] {
+    command.run = [options] {
       if (options->run.empty()) return list_runs("status", options->json);
       return show_status(options->run, options->json, base::wants_colors(options->color));
     };

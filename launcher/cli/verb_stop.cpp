@@ -2,7 +2,6 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 
 #include "framework/file_descriptor.h"
@@ -111,7 +110,7 @@ void add_stop(CLI::App& cli, Command& command) {
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   verb->callback([options, &command] {
-    command = [options] {
+    command.run = [options] {
       const std::chrono::seconds timeout(options->timeout);
       if (options->replica) {
         return stop_replica(options->run, *options->replica, timeout);

@@ -44,7 +44,7 @@ void add_track(CLI::App& cli, Command& command) {
       ->check(CLI::Range(1, 65'535))
       ->capture_default_str();
   verb->callback([options, &command] {
-    command = [options] {
+    command.run = [options] {
       return track(options->run, options->to, options->project, options->port);
     };
   });

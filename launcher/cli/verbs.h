@@ -4,24 +4,19 @@
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/command_line.h"
-#include "launcher/cli/run_options.h"
+#include "launcher/cli/compute_request.h"
 #include "launcher/hosts/join_ticket.h"
 
-namespace strait::hosts {
-struct CheckResult;
-struct LinkRoute;
-}  // namespace strait::hosts
-namespace strait::run {
-struct Event;
-}
-
 // The verbs of `strait`, each with its flags in verb_NAME.cpp; resume is in verb_run.cpp. A new one
-// is a function here, its source, and a line in strait_main.cpp. This header brings what every verb
-// needs: flags, text, exit codes.
+// is a function here, its source, and a line in strait_command.cpp. This header brings what every
+// verb needs: flags, text, exit codes.
 namespace strait::cli {
 
-// Runs the chosen verb; set when its flags have been parsed.
-using Command = std::function<base::ExitCode()>;
+// The chosen verb; one of these is set when its flags have been parsed.
+struct Command {
+  std::function<base::ExitCode()> run;    // runs it
+  std::optional<ComputeRequest> compute;  // what a program with libtorch is to do
+};
 
 void add_init(CLI::App& cli, Command& command);
 void add_prepare(CLI::App& cli, Command& command);
@@ -73,22 +68,6 @@ base::ExitCode resume_replica(const std::filesystem::path& run, std::uint32_t re
 // Prints the state of a run, or how it ended, from its files; does not connect to the run.
 // UserError: there is no run.
 base::ExitCode show_status(const std::filesystem::path& run, bool json, bool colors = false);
-
-// How the user called `strait plan`: the emitted text repeats it.
-struct EmitSource {
-  std::filesystem::path program;  // strait
-  std::string recipe;
-  std::vector<std::string> overrides;  // --set
-};
-
-// `strait plan --emit commands`: what to type where, for hosts that join by a token. Pure.
-// UserError: the recipe lists no hosts.
-std::string emit_commands(const plan::Plan& plan, const EmitSource& source);
-
-// Results about the routes of the plan's links: blocked hosts, relays, clocks that are off. Pure.
-std::vector<hosts::CheckResult> judge_links(const plan::Plan& plan,
-                                            const std::vector<hosts::LinkRoute>& routes,
-                                            const std::vector<run::Event>& notes);
 
 // What a key of recipes, a table of them, an exit code, a metric or a word means. UserError: it is
 // none of them.

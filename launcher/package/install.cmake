@@ -39,7 +39,7 @@ install(FILES ${CMAKE_CURRENT_LIST_DIR}/torch.cmake ${CMAKE_BINARY_DIR}/straitCo
 if(NOT STRAIT_TORCH_ROOMS)
   return()
 endif()
-set(programs strait strait-stage strait-stage-torch)
+set(programs strait strait-torch strait-stage strait-stage-torch)
 get_filename_component(torch_libraries "${Torch_DIR}/../../../lib" ABSOLUTE)
 # What is installed finds its libraries next to it, and libtorch where the wheel of torch has it, seen
 # from strait/bin of ours; start.sh.in finds any other. Libraries of libraries are found, too: that is

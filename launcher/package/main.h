@@ -1,5 +1,5 @@
 #pragma once
 
 // Installed as <strait/main.h>: strait as a program of your own, with parts linked in. Link
-// strait::cli and strait::plugin.
-#include "launcher/cli/strait_main.h"
+// strait::compute and strait::plugin.
+#include "launcher/compute/strait_main.h"

@@ -7,14 +7,9 @@
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/run_forecast.h"
 #include "launcher/planner/step_forecast.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
-
-std::string text_of_rate(double bytes_per_second) {
-  const double bits = bytes_per_second * 8;
-  return bits < 1e9 ? fmt::format("{:.3g} Mbit/s", bits / 1e6)
-                    : fmt::format("{:.3g} Gbit/s", bits / 1e9);
-}
 
 std::string text_of_seconds(double seconds) {
   constexpr double kMinute = 60;
@@ -93,7 +88,7 @@ std::string text_of_speeds(const plan::Plan& plan) {
     const std::size_t to = plan.process(link.listens).host_index;
     if (!seen.insert({from, to}).second) continue;
     const plan::PathSpeed path = plan::path_speed(plan, from, to);
-    const std::string words = text_of_rate(path.bytes_per_second);
+    const std::string words = plan::text_of_rate(path.bytes_per_second);
     if (!path.measured) (path.stated ? stated : assumed).insert(words + " a link");
     if (path.measured) {
       measured.push_back(fmt::format("{} and {:.3g} ms from {} to {}", words, path.seconds * 1e3,
@@ -134,7 +129,7 @@ std::string text_of_simulation(const recipe::Recipe::Hosts& hosts) {
   };
   std::vector<std::string> words;
   if (path.bits_per_second > 0) {
-    words.push_back(text_of_rate(static_cast<double>(path.bits_per_second) / 8));
+    words.push_back(plan::text_of_rate(static_cast<double>(path.bits_per_second) / 8));
   }
   words.push_back(fmt::format("{:.3g} ms one way", seconds(path.delay) * 1e3));
   if (path.loss > 0) words.push_back(fmt::format("{:.3g} % of packets lost", path.loss * 100));
@@ -153,7 +148,7 @@ std::string text_of_assumed_lines(const plan::Plan& plan) {
   return fmt::format(
       "  lines between hosts are assumed to carry {}; state yours as hosts.link_megabits or as "
       "uplink_megabits of a host, or measure them: strait probe RECIPE\n",
-      text_of_rate(plan::kAssumedLineBytesPerSecond));
+      plan::text_of_rate(plan::kAssumedLineBytesPerSecond));
 }
 
 std::string text_of_slowed_measurements(const plan::Plan& plan) {

@@ -3,6 +3,7 @@
 #include "launcher/base/text.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
 namespace {
@@ -57,8 +58,8 @@ std::string drawing(const PlanLoad& load) {
     const PlanLoad::Line& up = load.lines[2 * i + 1];
     text += fmt::format(
         "  {:<{}}  down {} of {}, up {} of {}\n", "|", width,
-        percent(down.busy_seconds, load.step_seconds), text_of_rate(down.bytes_per_second),
-        percent(up.busy_seconds, load.step_seconds), text_of_rate(up.bytes_per_second));
+        percent(down.busy_seconds, load.step_seconds), plan::text_of_rate(down.bytes_per_second),
+        percent(up.busy_seconds, load.step_seconds), plan::text_of_rate(up.bytes_per_second));
   }
   if (end < load.stages.size()) {
     text +=

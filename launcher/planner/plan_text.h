@@ -20,8 +20,6 @@ std::string slower_layout_note(const plan::Plan& plan);
 
 // "0.223 s", "12 min", "4.1 h", "26 days".
 std::string text_of_seconds(double seconds);
-// "300 Mbit/s", "1.2 Gbit/s".
-std::string text_of_rate(double bytes_per_second);
 // Of a forecast of this plan: with one digit where speeds are assumed.
 std::string forecast_seconds(const plan::Plan& plan, double seconds);
 std::string forecast_number(const plan::Plan& plan, double number);

@@ -11,7 +11,7 @@
 //   STRAIT_PLUGIN(offer_mine)
 //
 // Build it as a shared object that links strait::plugin, and list it in a recipe (`plugins`), or
-// call strait_main(argc, argv, offer_mine) in your own program (launcher/cli/strait_main.h).
+// call strait_main(argc, argv, offer_mine) in your own program (launcher/compute/strait_main.h).
 // Recipes use the names like those of built-in parts, which are added in the same way.
 
 namespace strait {

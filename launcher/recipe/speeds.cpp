@@ -157,6 +157,12 @@ ComputeSpeed compute_speed(const Plan& plan, const Plan::Process& process) {
   return compute_speed(plan, process.host_index, process.threads);
 }
 
+std::string text_of_rate(double bytes_per_second) {
+  const double bits = bytes_per_second * 8;
+  return bits < 1e9 ? fmt::format("{:.3g} Mbit/s", bits / 1e6)
+                    : fmt::format("{:.3g} Gbit/s", bits / 1e9);
+}
+
 double copy_speed(const Plan& plan, std::size_t host) {
   const recipe::MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
   const bool measured = known != nullptr && known->memory_bytes_per_second > 0;

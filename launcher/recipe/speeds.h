@@ -85,6 +85,9 @@ inline bool measured_under_load(const recipe::MeasuredHost& host) {
   return host.waited > kMostWaited;
 }
 
+// "300 Mbit/s", "1.2 Gbit/s".
+std::string text_of_rate(double bytes_per_second);
+
 // Bytes per second at which a host copies memory, or its GPUs theirs.
 double copy_speed(const Plan& plan, std::size_t host);
 

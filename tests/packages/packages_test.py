@@ -45,7 +45,7 @@ def make_packages(folder):
 
 def check_programs(system, programs):
     """What is installed finds no libraries where this build has them."""
-    for program in ("strait", "strait-stage", "strait-stage-torch"):
+    for program in ("strait", "strait-torch", "strait-stage", "strait-stage-torch"):
         content = (system.root / programs / program).read_bytes()
         assert b"\0$ORIGIN:$ORIGIN/../../torch/lib\0" in content, program
 

@@ -455,12 +455,16 @@ class BadInput(runs.RunCase):
         self.assertNotIn("all processes together", self.strait("plan", self.write_recipe("small"))[1])
 
 
+# Whether each loads libtorch.
+PROGRAMS = {"strait": False, "strait-torch": True, "strait-stage": False, "strait-stage-torch": True}
+
+
 class OtherBuilds(runs.RunCase):
     def programs(self, content, name="strait-stage"):
-        """Copies of the three programs, one of them with this content."""
+        """Copies of the four programs, one of them with this content."""
         folder = self.home / "bin"
         folder.mkdir(exist_ok=True)
-        for one in ("strait", "strait-stage", "strait-stage-torch"):
+        for one in PROGRAMS:
             shutil.copy2(runs.BIN / one, folder)
         (folder / name).write_bytes(content)
         self.program = folder / "strait"
@@ -488,14 +492,44 @@ class OtherBuilds(runs.RunCase):
         out, _ = self.ended(11, "run", self.write_recipe("half"))
         self.assertRegex(out, r"cannot run .*/strait-stage-torch: No such file.*install both again")
 
-    def test_host_agent_loads_no_libtorch(self):
-        """Loading it would be most of the cost of an agent."""
-        for name, needs in (("strait-stage", False), ("strait-stage-torch", True)):
+    def test_only_what_computes_loads_libtorch(self):
+        """Loading it would be most of the cost of a host's agent, or of `strait status`."""
+        for name, needs in PROGRAMS.items():
             done = subprocess.run(
                 [runs.BIN / name], env={"LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, text=True,
             )
             self.assertIn("libzmq", done.stdout)
             self.assertEqual("libtorch" in done.stdout, needs, done.stdout)
+
+    def test_only_what_computes_needs_the_program_with_libtorch(self):
+        recipe = self.write_recipe("half")
+        self.programs(b"", "strait-torch")
+        (self.program.parent / "strait-torch").unlink()
+        for words in (("run", recipe), ("plan", recipe), ("doctor",), ("generate", "half", "--prompt", "a")):
+            _, err = self.ended(11, *words)
+            self.assertRegex(err, r"^strait: cannot run \S*/bin/strait-torch: No such file or directory; .*install strait as a whole\n$")
+        self.assertFalse((self.home / "runs").exists())
+        self.assertIn("there are no runs here", self.ok("status"))
+        self.assertIn("exit code 20", self.ok("explain", "20"))
+        self.assertIn("--replace", self.ok("help", "run"))
+        _, err = self.ended(10, "run", recipe, "--replce")
+        self.assertIn("did you mean --replace?", err)
+
+    def test_the_programs_of_strait_say_the_same(self):
+        """Where a line is read twice, or says the names of parts that only libtorch's rooms have."""
+        def said(program, *words):
+            done = subprocess.run([runs.BIN / program, *words], cwd=self.home, capture_output=True, text=True)
+            return done.returncode, done.stdout, done.stderr
+
+        keys = []
+        for program in ("strait", "strait-torch"):
+            self.assertEqual(said(program, "init", "--keys", f"{program}.toml")[0], 0)
+            keys.append((self.home / f"{program}.toml").read_text())
+        self.assertEqual(*keys)
+        for words in (["--version"], ["--help"], ["help", "--man"], ["help", "resume"], ["explain", "codec.forward"],
+                      ["explain", "pipeline.schedule"], ["explain", "sync.method"], ["complete", "--", "checkpoint", ""],
+                      [], ["rn"], ["run"], ["run", "absent.toml"]):
+            self.assertEqual(said("strait", *words), said("strait-torch", *words), words)
 
     def test_reports_missing_stage_program(self):
         self.programs(b"")

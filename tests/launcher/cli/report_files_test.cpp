@@ -53,7 +53,7 @@ TEST_F(GrowingFileTest, NoticesAnotherFileAndACutOne) {
 
 TEST(ReportFiles, ReadsOnAndForgetsStepsThatARestartTakesBack) {
   std::ifstream stream("tests/launcher/recipe/plan.json");
-  const plan::Plan plan = plan::plan_from_json(nlohmann::json::parse(stream));
+  const ReportPlan plan = report_plan(plan::plan_from_json(nlohmann::json::parse(stream)), "", {});
   const ScratchDirectory run;
   const auto page = [&] { return ScratchDirectory::read(run / "report.html"); };
   ReportFiles files;
@@ -94,7 +94,7 @@ std::string trace_of(int first, int second) {
 
 TEST(ReportFiles, KeepsTheMeasuredStepUntilAllProcessesHaveRecordedAnother) {
   std::ifstream stream("tests/launcher/recipe/plan.json");
-  const plan::Plan plan = plan::plan_from_json(nlohmann::json::parse(stream));
+  const ReportPlan plan = report_plan(plan::plan_from_json(nlohmann::json::parse(stream)), "", {});
   const ScratchDirectory run;
   ReportFiles files;
   auto written = std::filesystem::file_time_type::clock::now();

@@ -34,7 +34,7 @@ TEST(Overrides, LeaveTheRecipeToTheVerb) {
     add_doctor(cli, command);
     add_probe(cli, command);
     EXPECT_NO_THROW(cli.parse(verb + " --set train.steps=2 a.toml"));
-    EXPECT_TRUE(command);
+    EXPECT_TRUE(command.compute);
   }
 }
 
