@@ -13,6 +13,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+constexpr double kLeastSquare = 1e-30;  // of a norm that divides
+
 // The matrix itself, [in, out], in this type. If it is quantised, its values are valid until the
 // thread's next call.
 at::Tensor matrix_of(const Weight& weight, at::ScalarType type, bool input_first) {
@@ -153,6 +155,34 @@ struct AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
   }
 };
 
+struct ScaledOutputs : public torch::autograd::Function<ScaledOutputs> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& product,
+                            const at::Tensor& to, const at::Tensor& norms) {
+    context->save_for_backward({product, to, norms});
+    return scaled(product, to, norms);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& product = saved[0];
+    const at::Tensor& to = saved[1];
+    const at::Tensor& norms = saved[2];
+    const at::Tensor& slope = gradients[0];
+    leaf_gradient(to).add_(at::sum(slope * product, {0}, false, at::kFloat).div_(norms));
+    announce_leaf_gradient(to);
+    at::Tensor product_gradient;
+    if (context->needs_input_grad(0)) product_gradient = scaled(slope, to, norms);
+    return {product_gradient, at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  // Factors near 1 are not rounded to bfloat16, which has eight bits for them.
+  static at::Tensor scaled(const at::Tensor& values, const at::Tensor& to,
+                           const at::Tensor& norms) {
+    return at::mul(values, at::div(to, norms)).to(values.scalar_type());
+  }
+};
+
 void check_leaves(const Weight& weight, const at::Tensor& bias) {
   TORCH_INTERNAL_ASSERT(weight.kept.is_leaf() && (!bias.defined() || bias.is_leaf()),
                         "a linear layer whose weight ", weight.kept.sizes(), " is no leaf");
@@ -177,6 +207,30 @@ at::Tensor adapted_linear(const at::Tensor& input, const Weight& weight, const a
                         "an adapter of a matrix ", weight.kept.sizes(), " that is trained itself");
   return AdaptedLinear::apply(input, low.input, weight.kept, if_defined(bias), low.down, low.up,
                               low.scale, input_first, weight.quantized);
+}
+
+// |w + s·u|² = |w|² + 2s·w·u + s²·|u|², so the sum of the matrices takes no memory.
+at::Tensor output_norms(const Weight& weight, bool input_first, const LowRank* low) {
+  const at::NoGradGuard no_grad;
+  const at::ScalarType type = weight.quantized ? at::kFloat : weight.kept.scalar_type();
+  const at::Tensor matrix = matrix_of(weight, type, input_first);
+  at::Tensor norms = at::linalg_vector_norm(matrix, 2, at::IntArrayRef{0}, false, at::kFloat);
+  if (low == nullptr) return norms;
+  const at::Tensor down = low->down.to(at::kFloat);
+  const at::Tensor up = low->up.to(at::kFloat).t();
+  const at::Tensor shared = at::mm(low->down.to(type), matrix).to(at::kFloat);  // [rank, out]
+  const at::Tensor own = at::mm(at::mm(down, down.t()), up);
+  const at::Tensor more = shared.mul_(2 * low->scale).add_(own, low->scale * low->scale);
+  // Rounding may leave less than nothing of a sum that cancels the matrix.
+  return norms.square_().add_(more.mul_(up).sum(0)).clamp_min_(kLeastSquare).sqrt_();
+}
+
+at::Tensor scale_outputs(const at::Tensor& product, const at::Tensor& to, const at::Tensor& norms,
+                         const at::Tensor& bias) {
+  TORCH_INTERNAL_ASSERT(!bias.defined() || !bias.requires_grad(),
+                        "the bias of a matrix with an adapter is trained");
+  const at::Tensor scaled = ScaledOutputs::apply(product, to, norms);
+  return bias.defined() ? scaled + bias : scaled;
 }
 
 at::Tensor row_linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,

@@ -41,4 +41,13 @@ struct LowRank {
 at::Tensor adapted_linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                           bool input_first, const LowRank& low);
 
+// The norm of what each output of a matrix is computed with, float32 [out], without a gradient: of
+// the matrix [in, out] with `low` added, which may be null.
+at::Tensor output_norms(const Weight& weight, bool input_first, const LowRank* low);
+
+// product [rows, out] · to / norms + bias, differentiable but for `norms`; the leaves are `to`
+// [out] and `bias`, which may be undefined. Keeps the product for the backward.
+at::Tensor scale_outputs(const at::Tensor& product, const at::Tensor& to, const at::Tensor& norms,
+                         const at::Tensor& bias);
+
 }  // namespace strait::kernels

@@ -22,6 +22,10 @@ void initialize(const Parameter& parameter, const ModelConfig& config, std::uint
   const at::NoGradGuard no_grad;
   at::Tensor target = parameter.value;
   if (target.numel() == 0) return;  // another stage owns the rows of this tied table
+  if (parameter.norms_of) {
+    const auto& [matrix, input_first] = *parameter.norms_of;
+    return assign(parameter, kernels::output_norms(matrix, input_first, nullptr));
+  }
   Initialization how;
   if (!parameter.adapter) how = family_of(config).initialization(config, parameter.name);
   const bool uniform = parameter.adapter && parameter.name.ends_with(kAdapterDown);

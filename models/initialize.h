@@ -8,7 +8,8 @@ namespace strait::models {
 // function of (seed, its name, its shape), so it is the same in every partition and on both sides
 // of a tied weight.
 void initialize(Model& model, const ModelConfig& config, std::uint64_t seed);
-// Draws one parameter. Adapters are drawn as PEFT draws them: at the start they change nothing.
+// Draws one parameter. Adapters are drawn as PEFT draws them: at the start they change nothing. So
+// the matrix of DoRA's norms must have its values.
 void initialize(const Parameter& parameter, const ModelConfig& config, std::uint64_t seed);
 
 }  // namespace strait::models

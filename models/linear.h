@@ -32,6 +32,9 @@ class Linear {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
+  at::Tensor rescaled(const at::Tensor& product, const at::Tensor& rows,
+                      const kernels::LowRank& low) const;
+
   LinearShape shape_;
   kernels::Weight weight_;
   at::Tensor bias_;

@@ -165,6 +165,7 @@ std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matr
   const auto rank = static_cast<double>(shape.rank);
   shape.scale = alpha / (lora.rank_stabilized ? std::sqrt(rank) : rank);
   shape.dropout = lora.dropout;
+  shape.decomposed = lora.decomposed;
   return shape;
 }
 
@@ -197,7 +198,6 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   const ConfigReader reader(text, file);
   if (reader.string("peft_type", "") != "LORA") reader.refuse("peft_type", "\"LORA\"");
   if (reader.string("bias", "none") != "none") reader.refuse("bias", "\"none\"");
-  if (reader.boolean("use_dora", false)) reader.refuse("use_dora", "false");
   if (reader.boolean("lora_bias", false)) reader.refuse("lora_bias", "false");
   for (const char* field :
        {"exclude_modules", "layers_pattern", "layer_replication", "trainable_token_indices",
@@ -211,6 +211,7 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   lora.alpha = reader.number("lora_alpha", 8, 0, kLargestAlpha);
   lora.dropout = reader.number("lora_dropout", 0, 0, std::nextafter(1.0, 0.0));
   lora.rank_stabilized = reader.boolean("use_rslora", false);
+  lora.decomposed = reader.boolean("use_dora", false);
   read_targets(reader, lora);
   lora.blocks = read_blocks(reader);
   if (!lora.blocks.empty() && !lora.parameters.empty()) {
@@ -246,6 +247,7 @@ std::string lora_text(const Lora& lora, const std::string& base, bool input_firs
       {"lora_alpha", lora.alpha},
       {"lora_dropout", lora.dropout},
       {"use_rslora", lora.rank_stabilized},
+      {"use_dora", lora.decomposed},
       {"bias", "none"},
       {"fan_in_fan_out", input_first},
       {"rank_pattern", lora.ranks},

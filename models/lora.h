@@ -19,6 +19,7 @@ struct Lora {
   double alpha = 16;
   double dropout = 0;            // of the adapters' input
   bool rank_stabilized = false;  // scaled by alpha / sqrt(rank), not by alpha / rank
+  bool decomposed = false;  // DoRA: the norms of the matrix's outputs are trained by themselves
   // Matrices, by the last parts of their names. Empty: selected by pattern.
   std::vector<std::string> targets;
   std::string pattern;  // a regular expression for whole names; also empty: all matrices
@@ -48,6 +49,7 @@ struct AdapterShape {
   std::int64_t rank = 0;
   double scale = 1;
   double dropout = 0;
+  bool decomposed = false;
 };
 
 // A pattern that no matrix has: PEFT's empty list of targets.
@@ -78,7 +80,8 @@ Lora parse_lora(std::string_view text, const std::string& file);
 std::string lora_text(const Lora& lora, const std::string& base, bool input_first);
 
 // The name of an adapter's tensor is the name of the matrix and one of these.
-inline constexpr const char* kAdapterDown = ".lora_A.weight";  // [rank, in]
-inline constexpr const char* kAdapterUp = ".lora_B.weight";    // [out, rank]
+inline constexpr const char* kAdapterDown = ".lora_A.weight";           // [rank, in]
+inline constexpr const char* kAdapterUp = ".lora_B.weight";             // [out, rank]
+inline constexpr const char* kAdapterNorms = ".lora_magnitude_vector";  // [out], of DoRA
 
 }  // namespace strait::models

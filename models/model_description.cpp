@@ -125,7 +125,12 @@ void add_quantized(const kernels::QuantizedMatrix& matrix, LayerCost& cost) {
   cost.quantized.largest_matrix = std::max(cost.quantized.largest_matrix, matrix.shape.values());
 }
 
-// Adapters keep their inner values, and with dropout also their input and its mask.
+std::int64_t outputs_of(const LayerCost& layer, const std::string& matrix) {
+  return std::ranges::find(layer.tensors, matrix + kAdapterNorms, &TensorShape::name)->elements();
+}
+
+// Adapters keep their inner values, and with dropout also their input and its mask. DoRA keeps the
+// product that its norms scale; with dropout the matrix has two inputs.
 void add_adapter_costs(ModelDescription& model, const Lora& lora, const CostQuestion& question) {
   for (LayerCost& layer : model.layers) {
     double saved = 0;
@@ -134,6 +139,13 @@ void add_adapter_costs(ModelDescription& model, const Lora& lora, const CostQues
       std::int64_t bytes = tensor.shape[0] * question.bytes_per_value;
       if (lora.dropout > 0) bytes += tensor.shape[1] * (question.bytes_per_value + 1);
       saved += tensor.token_share * static_cast<double>(bytes);
+      if (!lora.decomposed) continue;
+      const std::string matrix = tensor.name.substr(0, tensor.name.rfind(kAdapterDown));
+      const std::int64_t outputs = outputs_of(layer, matrix);
+      saved += tensor.token_share * static_cast<double>(outputs * question.bytes_per_value);
+      if (lora.dropout == 0) continue;
+      layer.forward_flops_per_token +=
+          2 * tensor.token_share * static_cast<double>(outputs * tensor.shape[1]);
     }
     layer.saved_bytes_per_token += std::llround(saved);
   }
@@ -243,6 +255,11 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
       refuse(description, Among::blocks,
              "LoRA's target parameters are of families whose files have all experts of a block in "
              "one tensor; name matrices in targets");
+    }
+    if (!config.lora->parameters.empty() && config.lora->decomposed) {
+      refuse(description, Among::blocks,
+             "DoRA is of matrices that have names of their own, not of LoRA's target parameters; "
+             "leave one of them out");
     }
     check_adapters(description, *config.lora);
     add_adapter_costs(description, *config.lora, question);

@@ -74,14 +74,22 @@ kernels::Weight ParameterMaker::make_matrix(const std::string& name, at::IntArra
   return {matrix.quantized->bytes, quantized};
 }
 
-std::optional<Adapter> ParameterMaker::make_adapter(const std::string& name, std::int64_t input,
-                                                    std::int64_t output) {
+std::optional<Adapter> ParameterMaker::make_adapter(const std::string& name, const Matrix& matrix,
+                                                    std::int64_t input, std::int64_t output) {
   if (lora_ == nullptr || (joined_ && lora_->parameters.empty())) return std::nullopt;
   const std::optional<AdapterShape> shape = adapter_of(*lora_, name);
   if (!shape) return std::nullopt;
   Adapter adapter{leaf({shape->rank, input}, true), leaf({output, shape->rank}, true), *shape};
   add({name + kAdapterDown, adapter.down, true, true, true});
   add({name + kAdapterUp, adapter.up, true, true, true});
+  if (!shape->decomposed) return adapter;
+  // Float32 whatever the type of the others: they are near what they divide by.
+  const at::ScalarType others = std::exchange(type_, at::kFloat);
+  adapter.norms = leaf({output}, true);
+  type_ = others;
+  Parameter norms{name + kAdapterNorms, adapter.norms, true, true, true};
+  norms.norms_of = matrix;
+  add(std::move(norms));
   return adapter;
 }
 

@@ -11,6 +11,12 @@
 
 namespace strait::models {
 
+// The weight of a product, as kernels::linear() takes it.
+struct Matrix {
+  kernels::Weight weight;
+  bool input_first = false;
+};
+
 // A weight as training uses it: an autograd leaf with its name on the Hugging Face hub.
 struct Parameter {
   std::string name;
@@ -22,6 +28,8 @@ struct Parameter {
   // A frozen matrix in a quantised format. `value` then has its shape and type, but no memory.
   std::optional<kernels::QuantizedMatrix> quantized = std::nullopt;
   double token_share = 1;  // of the tokens that it is used for, on average; below 1 in experts
+  // Of DoRA: the matrix whose norms of outputs are its first values.
+  std::optional<Matrix> norms_of = std::nullopt;
 };
 
 // Copies values of this shape into a parameter, rounded to its type or quantised. InputError with
@@ -33,6 +41,8 @@ struct Adapter {
   at::Tensor down;  // [rank, in]
   at::Tensor up;    // [out, rank]
   AdapterShape shape;
+  at::Tensor norms =
+      {};  // [out], of the outputs of the sum (DoRA); undefined: they are as they are
 };
 
 // Makes the leaves of one layer and lists them in order. Values are undefined until they are loaded
@@ -51,9 +61,9 @@ class ParameterMaker {
   // The head's side of a tied weight: a separate leaf with its own gradient. Shares the memory of
   // `embedding` if that is defined; else the embedding is on another stage.
   at::Tensor make_tied(const std::string& name, at::IntArrayRef shape, const at::Tensor& embedding);
-  // The adapter of the matrix `name`, [out, in]. Nullopt: it has none.
-  std::optional<Adapter> make_adapter(const std::string& name, std::int64_t input,
-                                      std::int64_t output);
+  // The adapter of the matrix `name`, which has been made. Nullopt: it has none.
+  std::optional<Adapter> make_adapter(const std::string& name, const Matrix& matrix,
+                                      std::int64_t input, std::int64_t output);
 
   // Of the parameters that are made from now on.
   void set_token_share(double share) { token_share_ = share; }

@@ -167,7 +167,12 @@ at::Tensor CheckpointWeights::read_merged(const std::string& name) const {
   const models::Family& family = models::family_of(config_);
   const bool of_expert = !models::tensor_of_experts(matrix).empty();
   const bool input_first = of_expert ? family.experts_input_first : family.input_first;
-  return values.add_(input_first ? product.t() : product);
+  values.add_(input_first ? product.t() : product);
+  const at::Tensor outputs = input_first ? values.t() : values;  // [out, in]
+  if (!shapes_.contains(matrix + models::kAdapterNorms)) return values;
+  const at::Tensor to = checkpoint_.read(matrix + models::kAdapterNorms).to(at::kFloat);
+  outputs.mul_(to.div(at::linalg_vector_norm(outputs, 2, at::IntArrayRef{1})).unsqueeze(1));
+  return values;
 }
 
 ModelWeights::Origin CheckpointWeights::origin(const std::string& name) const {

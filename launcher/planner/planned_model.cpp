@@ -149,6 +149,7 @@ models::Lora lora_of(const recipe::Recipe::Model& model) {
   lora.alpha = settings.alpha;
   lora.dropout = settings.dropout;
   lora.rank_stabilized = settings.rslora;
+  lora.decomposed = settings.dora;
   lora.targets = settings.targets;
   lora.pattern = settings.pattern;
   lora.parameters = settings.target_parameters;
@@ -165,6 +166,7 @@ recipe::Recipe::Lora settings_of(const models::Lora& lora) {
   settings.alpha = lora.alpha;
   settings.dropout = lora.dropout;
   settings.rslora = lora.rank_stabilized;
+  settings.dora = lora.decomposed;
   settings.targets = lora.targets;
   settings.pattern = lora.pattern;
   settings.target_parameters = lora.parameters;

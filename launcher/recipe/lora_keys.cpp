@@ -105,6 +105,8 @@ std::vector<RecipeKey> lora_keys() {
                 "tensors of all experts of a block that have adapters"),
       number("model.lora.dropout", in_lora<&Lora::dropout>(), {0, 0.99}, "of the adapters' input"),
       flag("model.lora.rslora", in_lora<&Lora::rslora>(), "scale by alpha / sqrt(rank)"),
+      flag("model.lora.dora", in_lora<&Lora::dora>(),
+           "train the norms of a matrix's outputs by themselves"),
       by_pattern("model.lora.rank_pattern", in_lora<&Lora::rank_pattern>(), kRanks,
                  "ranks of matrices whose names end as the pattern says"),
       by_pattern("model.lora.alpha_pattern", in_lora<&Lora::alpha_pattern>(), kAlphas,

@@ -84,6 +84,7 @@ struct LoraSettings {
   std::vector<std::string> target_parameters;  // tensors of all experts of a block, by last parts
   double dropout = 0;                          // of the adapters' input
   bool rslora = false;                         // scaled by alpha / sqrt(rank), not by alpha / rank
+  bool dora = false;                           // norms of a matrix's outputs are trained, too
   std::map<std::string, std::int64_t> rank_pattern;  // ranks of matrices whose names end so
   std::map<std::string, double> alpha_pattern;       // the same
   std::vector<std::int64_t> layers;                  // only in these blocks; empty: in all

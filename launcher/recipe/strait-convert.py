@@ -19,11 +19,11 @@ NAMES = {
     "axolotl": {"model": "base_model", "epochs": "num_epochs", "micro": "micro_batch_size", "row": "sequence_len",
                 "decay": "lr_scheduler", "optimizer": "optimizer", "packing": "sample_packing", "rank": "lora_r",
                 "share": "val_set_size", "targets": "lora_target_modules", "saved": "lora_modules_to_save",
-                "rslora": "peft_use_rslora", "adapter": "lora_model_dir", "beta": "rl_beta"},
+                "rslora": "peft_use_rslora", "dora": "peft_use_dora", "adapter": "lora_model_dir", "beta": "rl_beta"},
     "LLaMA-Factory": {"row": "cutoff_len", "rank": "lora_rank", "share": "val_size", "targets": "lora_target",
-                      "saved": "additional_target", "rslora": "use_rslora", "adapter": "adapter_name_or_path", "beta": "pref_beta"},
+                      "saved": "additional_target", "rslora": "use_rslora", "dora": "use_dora", "adapter": "adapter_name_or_path", "beta": "pref_beta"},
     "TRL": {"row": "max_length", "rank": "lora_r", "targets": "lora_target_modules", "saved": "lora_modules_to_save",
-            "rslora": "use_rslora"},
+            "rslora": "use_rslora", "dora": "use_dora"},
 }
 OF_TRANSFORMERS = {"model": "model_name_or_path", "epochs": "num_train_epochs", "micro": "per_device_train_batch_size",
                    "decay": "lr_scheduler_type", "optimizer": "optim", "packing": "packing"}
@@ -45,7 +45,7 @@ REASONS = {
     "deepspeed": "[pipeline] divides the model", "fsdp": "[pipeline] divides the model",
     "fsdp_config": "[pipeline] divides the model", "chat_template": "the tokenizer's own template is used",
     "template": "the tokenizer's own template is used", "dataset_dir": "data.train names files",
-    "use_dora": "LoRA and rsLoRA only", "peft_use_dora": "LoRA and rsLoRA only", "fp16": "float32 or bfloat16",
+    "fp16": "float32 or bfloat16",
     "resume_from_checkpoint": "strait resume RUN", "max_samples": "give a shorter file",
     "trust_remote_code": "no code of a model is run", "logging_steps": "metrics.jsonl has every step",
     "beta": "docs/data.md has the losses of preferences",
@@ -174,8 +174,9 @@ def convert_adapters(made):
     made.put_number("model.lora.alpha", "lora_alpha", default=2 * rank if made.tool == "LLaMA-Factory" else None)
     made.put_number("model.lora.dropout", "lora_dropout")
     convert_targets(made)
-    if made.is_set("rslora"):
-        made.put("model.lora.rslora", True, made.names["rslora"])
+    for kind in ("rslora", "dora"):
+        if made.is_set(kind):
+            made.put(f"model.lora.{kind}", True, made.names[kind])
     name, saved = made.take("saved")
     if saved:
         made.put("model.lora.modules_to_save", names_of(saved), name)

@@ -110,6 +110,15 @@ CASES = {
                                 {"target_modules": "all-linear", "target_parameters": ["mlp.experts.gate_up_proj"]}),
     "olmoe, nf4": ("olmoe", {"stages": 1, "base": "nf4"}, {"target_modules": ["up_proj", "gate_proj"]}),
     "gpt_neox, saved head": ("gpt_neox", {"stages": 2}, {"target_modules": ["dense"], "modules_to_save": ["lm_head"]}),
+    "llama, DoRA": ("llama",
+                    {"stages": 3, "schedule": "zero_bubble"},
+                    {"target_modules": "all-linear", "use_dora": True}),
+    "gpt2, DoRA, rslora": ("gpt2",
+                           {"stages": 2},
+                           {"target_modules": ["c_attn", "c_proj"], "use_dora": True, "use_rslora": True}),
+    "qwen3_moe, DoRA, int8": ("qwen3_moe",
+                              {"stages": 2, "base": "int8"},
+                              {"target_modules": ["q_proj", "up_proj", "down_proj"], "use_dora": True}),
 }
 
 # As published with QLoRA.
@@ -202,7 +211,9 @@ def random_adapter(model, options, seed):
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in adapted.named_parameters():
-            if ".lora_" in name:
+            if ".lora_magnitude_vector" in name:
+                value.mul_(1 + torch.randn(value.shape, generator=generator) * 0.2)
+            elif ".lora_" in name:
                 value.copy_(torch.randn(value.shape, generator=generator) * 0.2)
     return adapted.eval()
 
@@ -281,6 +292,9 @@ def mistaken(adapted, mistake):
     if mistake == "trained norms":
         for name, value in adapted.named_parameters():
             value.requires_grad_(value.requires_grad or "layernorm" in name)
+    if mistake == "DoRA's norms are not trained":
+        for name, value in adapted.named_parameters():
+            value.requires_grad_(value.requires_grad and "magnitude" not in name)
     return adapted
 
 
@@ -420,6 +434,8 @@ def main():
         mistakes = ("alpha alone", "trained norms") if seed == 0 else ()
         if case.get("base") == "int8":
             mistakes = ("a base that is not quantised",)
+        if name == "llama, DoRA":
+            mistakes = ("DoRA's norms are not trained",)
         with without_conversions():
             results += run_case(name, family, case, options, seed, mistakes)
     results += fused_experts_case(seed=5)

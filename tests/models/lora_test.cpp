@@ -8,7 +8,9 @@
 #include <memory>
 #include <stdexcept>
 
+#include "kernels/random.h"
 #include "models/initialize.h"
+#include "models/linear.h"
 #include "models/model.h"
 #include "models/tensor_names.h"
 #include "tests/models/tiny_gpt2.h"
@@ -66,6 +68,7 @@ TEST(Lora, FileIsReadBack) {
   lora.alpha = 0.5;
   lora.dropout = 0.25;
   lora.rank_stabilized = true;
+  lora.decomposed = true;
   lora.targets = {"a", "b"};
   lora.ranks = {{"a", 2}};
   lora.alphas = {{"b", 7}};
@@ -82,7 +85,7 @@ TEST(Lora, FileIsReadBack) {
 
 TEST(Lora, UnsupportedSettingIsNamed) {
   for (const auto& [field, value] :
-       {std::pair{"bias", R"("all")"}, std::pair{"use_dora", "true"},
+       {std::pair{"bias", R"("all")"}, std::pair{"use_dora", "1"},
         std::pair{"layer_replication", "[[0, 2]]"}, std::pair{"target_parameters", R"("w")"},
         std::pair{"target_modules", R"("(")"}, std::pair{"rank_pattern", R"({"q": 0})"},
         std::pair{"peft_type", R"("IA3")"}, std::pair{"kasa_config", R"({"beta": 1})"},
@@ -161,8 +164,12 @@ TEST(AdaptedModel, OnlyAdaptersAndSavedModulesAreTrained) {
   EXPECT_EQ(model.tensors().size(), 4U + 1 + 3 * 12);
 }
 
-TEST(AdaptedModel, StartsAsItsBase) {
-  const ModelConfig base = adapted_gpt2({});
+class StartOfAdapters : public testing::TestWithParam<bool> {};
+
+TEST_P(StartOfAdapters, ChangesNothing) {
+  Lora lora;
+  lora.decomposed = GetParam();
+  const ModelConfig base = adapted_gpt2(lora);
   ModelConfig plain = base;
   plain.lora = nullptr;
   const auto adapted_model = make_model(base, {0, 4}, at::kFloat, at::kCPU);
@@ -186,6 +193,69 @@ TEST(AdaptedModel, StartsAsItsBase) {
       at::equal(run_layers(*adapted_model, tokens, pass), run_layers(*plain_model, tokens, pass)));
 }
 
+INSTANTIATE_TEST_SUITE_P(LoraAndDora, StartOfAdapters, testing::Bool());
+
+// What PEFT computes, by the operations of its definition and their own gradients.
+at::Tensor defined_dora(const at::Tensor& input, const at::Tensor& kept, const at::Tensor& matrix,
+                        const at::Tensor& bias, const Adapter& adapter) {
+  const at::Tensor low = at::mm(adapter.up, adapter.down) * adapter.shape.scale;
+  const at::Tensor norms = at::linalg_vector_norm((matrix + low).detach(), 2, at::IntArrayRef{1});
+  const at::Tensor factor = adapter.norms / norms;
+  return at::linear(input, matrix, bias) + (factor - 1) * at::linear(kept, matrix) +
+         factor * at::linear(kept, low);
+}
+
+TEST(Dora, IsWhatPeftDefinesWithDropoutAndItsGradients) {
+  Lora lora;
+  lora.rank = 3;
+  lora.dropout = 0.4;
+  lora.decomposed = true;
+  ParameterMaker maker(&lora, at::kFloat, at::kCPU);
+  const Linear linear(maker, "q", {7, 5});
+  const std::vector<Parameter>& made = maker.made();  // matrix, bias, down, up, norms
+  ASSERT_EQ(made.size(), 5U);
+  const at::Generator generator = kernels::keyed_generator(3, at::kCPU);
+  for (const Parameter& one : made) one.value.detach().normal_(0.3, 1, generator);
+  const at::Tensor input = at::rand({6, 7}, generator).requires_grad_(true);
+  Pass pass = make_pass({{6}}, 6);
+  pass.training = true;
+
+  Adapter twin{made[2].value.detach().clone().requires_grad_(true),
+               made[3].value.detach().clone().requires_grad_(true), *adapter_of(lora, "q"),
+               made[4].value.detach().clone().requires_grad_(true)};
+  const at::Tensor same_input = input.detach().clone().requires_grad_(true);
+  kernels::DropoutKey key = pass.dropout_key(0, 0);
+  key.site = kernels::hash_name("q");
+  const at::Tensor kept = kernels::dropout(same_input, lora.dropout, key);
+  const at::Tensor expected = defined_dora(same_input, kept, made[0].value, made[1].value, twin);
+  const at::Tensor result = linear.forward(input, pass);
+  EXPECT_TRUE(at::allclose(result, expected, 1e-5, 1e-5));
+
+  const at::Tensor slope = at::rand({6, 5}, generator);
+  result.backward(slope);
+  expected.backward(slope);
+  EXPECT_TRUE(at::allclose(input.grad(), same_input.grad(), 1e-4, 1e-5));
+  EXPECT_TRUE(at::allclose(made[2].value.grad(), twin.down.grad(), 1e-4, 1e-5));
+  EXPECT_TRUE(at::allclose(made[3].value.grad(), twin.up.grad(), 1e-4, 1e-5));
+  EXPECT_TRUE(at::allclose(made[4].value.grad(), twin.norms.grad(), 1e-4, 1e-5));
+}
+
+TEST(Dora, IsRefusedForTargetParameters) {
+  Lora lora;
+  lora.decomposed = true;
+  lora.targets = {"q_proj"};
+  lora.parameters = {"experts.down_proj"};
+  ModelConfig config = parse_config(
+      R"({"model_type": "gpt_oss", "vocab_size": 61, "hidden_size": 8, "intermediate_size": 8,
+          "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 4,
+          "num_local_experts": 2, "num_experts_per_tok": 1, "max_position_embeddings": 16,
+          "layer_types": ["full_attention"]})",
+      "config.json");
+  config.lora = std::make_shared<const Lora>(lora);
+  EXPECT_THAT([&] { describe(config); }, testing::ThrowsMessage<ConfigError>(
+                                             HasSubstr("DoRA is of matrices that have names")));
+}
+
 // Values that a frozen matrix needs for its own gradient are not kept.
 TEST(AdaptedModel, CountsWhatItsBackwardKeeps) {
   const auto saved = [](const Lora* lora) {
@@ -205,6 +275,8 @@ TEST(AdaptedModel, CountsWhatItsBackwardKeeps) {
   EXPECT_EQ(saved(&lora), (kAlways + 8 + 2) * 4 + kMasks);
   lora.dropout = 0.1;
   EXPECT_EQ(saved(&lora), (kAlways + 8 + 2) * 4 + 8 + kMasks);
+  lora.decomposed = true;
+  EXPECT_EQ(saved(&lora), (kAlways + 8 + 2 + 32) * 4 + 8 + kMasks);
 }
 
 // The values of a matrix that is kept in few bits.

@@ -57,7 +57,7 @@ weights = "random"
 dtype = "bfloat16"
 device = "cpu"
 recompute = "layer"
-lora = { rank = 4, alpha = 2.5, targets = ["c_attn"], target_parameters = ["experts.down_proj"], dropout = 0.1, rslora = true, rank_pattern = { "h.0.*" = 2 }, alpha_pattern = { c_fc = 3 }, layers = [0, 2], modules_to_save = ["lm_head"] }
+lora = { rank = 4, alpha = 2.5, targets = ["c_attn"], target_parameters = ["experts.down_proj"], dropout = 0.1, rslora = true, dora = true, rank_pattern = { "h.0.*" = 2 }, alpha_pattern = { c_fc = 3 }, layers = [0, 2], modules_to_save = ["lm_head"] }
 adapter = "a"
 quantization = "nf4"
 [data]
@@ -139,6 +139,7 @@ Recipe::Lora every_lora_key() {
   lora.targets = {"c_attn"};
   lora.dropout = 0.1;
   lora.rslora = true;
+  lora.dora = true;
   lora.rank_pattern = {{"h.0.*", 2}};
   lora.alpha_pattern = {{"c_fc", 3}};
   lora.layers = {0, 2};
@@ -241,7 +242,7 @@ TEST(RecipeReader, ProposesKeyOfAnotherTable) {
               HasSubstr("unknown key model.lora.stages (recipes/x.toml:8:10); did you mean "
                         "pipeline.stages? known in [model.lora]: rank, alpha, targets, "
                         "target_parameters, dropout, "
-                        "rslora, rank_pattern, "
+                        "rslora, dora, rank_pattern, "
                         "alpha_pattern, layers, modules_to_save"));
 }
 

@@ -107,6 +107,7 @@ Recipe::Lora random_lora(Draw& draw) {
   lora.alpha = draw.number(1e6);
   lora.dropout = draw.number(0.99);
   lora.rslora = draw.coin();
+  lora.dora = draw.coin();
   if (draw.coin()) lora.targets = {draw.text(), draw.text()};
   if (lora.targets.empty() && draw.coin()) lora.pattern = R"(.*\.(q|v)_proj)";
   if (draw.coin()) lora.rank_pattern = {{"q_proj", 4}, {R"(layers\.[01]\.k_proj)", 2}};
