@@ -266,8 +266,7 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message, unsigned flow) {
     }
     report_to_uplink();
     flow_count_.offer_bbr(connection_.can_use_bbr());
-    // Next to cubic bbr gets less than its share, which is what a background link is for. So that
-    // link needs no trial, whose rates would be those of a link that yields.
+    // Next to cubic bbr gets less than its share, which is what a background link is for.
     const bool wanted = priority_ == Priority::background || flow_count_.wants_bbr();
     connection_.use_bbr(wanted && connection_.can_use_bbr());
   }
