@@ -159,8 +159,8 @@ void collect_traces(const RunDirectory& directory, const plan::Plan& plan, bool 
   trace::merge_traces(files, directory.path() / base::kTraceFile);
 }
 
-// Writes the report of a run: after each checkpoint, on a thread of its own with the lowest
-// priority, and at the end. If checkpoints come while it writes, one more report follows.
+// Writes the report of a run: after checkpoints, on a thread of its own with the lowest priority,
+// and at the end. If checkpoints come while it writes or rests, one more report follows.
 class RunReports final : public RunObserver {
  public:
   // `directory`, `storage` and `model` outlive it.
@@ -178,10 +178,6 @@ class RunReports final : public RunObserver {
  private:
   std::vector<Event> write(bool ended);
   void write_reports();
-  bool ending() STRAIT_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    return ending_;
-  }
 
   const RunDirectory& directory_;
   const plan::Plan plan_;
@@ -190,8 +186,8 @@ class RunReports final : public RunObserver {
   Mutex mutex_;
   Condition changed_;
   bool wanted_ STRAIT_GUARDED_BY(mutex_) = false;
-  bool ending_ STRAIT_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // last: it uses all members above
+  std::atomic<bool> ending_ = false;  // changes under mutex_
+  std::thread thread_;                // last: it uses all members above
 };
 
 RunReports::RunReports(const RunDirectory& directory, plan::Plan plan, RunStorage& storage,
@@ -226,18 +222,24 @@ void RunReports::write_reports() {
   // Of this thread only. Processes that train may need all cores of this machine.
   constexpr int kLowest = 19;
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowest);
+  // Checkpoints may come every second: reports take at most a hundredth of the time.
+  constexpr int kRest = 100;
+  auto rests_until = std::chrono::steady_clock::now();
   while (true) {
     {
       const MutexLock lock(mutex_);
       while (!wanted_ && !ending_) changed_.wait(mutex_);
+      while (!ending_ && changed_.wait_until(mutex_, rests_until)) continue;
       if (ending_) return;
       wanted_ = false;
     }
     // Another run may be in the directory now.
     if (!directory_.in_place()) continue;
     // What is missing comes with the next report.
-    storage_.download_traces(plan_, [this] { return ending(); });
+    storage_.download_traces(plan_, [this] { return ending_.load(); });
+    const auto began = std::chrono::steady_clock::now();
     for (const Event& failure : write(/*ended=*/false)) spdlog::warn("{}", failure.text);
+    rests_until = began + kRest * (std::chrono::steady_clock::now() - began);
   }
 }
 
