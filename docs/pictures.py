@@ -1,5 +1,6 @@
-"""Looks at pages in Chromium without a screen: python docs/pictures.py REPORT.html COMPARE.html SITE makes the pictures of
-docs/pictures/ from the report of a run, a page of `strait compare --page` and a folder that docs/site.py has made.
+"""Looks at pages in Chromium without a screen: python docs/pictures.py REPORT.html COMPARE.html SITE CONSOLE WATCH makes
+the pictures of docs/pictures/ from the report of a run, a page of `strait compare --page`, a folder that docs/site.py has made, and
+recordings of `strait run` and `strait watch` by script(1) in a terminal of 100 columns (docs/screen.py).
 `problems` says what overflows, overlaps or is requested. Needs chromium (of Debian) in PATH.
 
 It speaks to the browser over a pipe, so it needs no package, no port and no network.
@@ -14,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+import screen
+
 FOLDER = pathlib.Path(__file__).resolve().parent / "pictures"
 MOST_BYTES = 300_000
 # Name: page, width, height, whether it is dark.
@@ -24,6 +27,8 @@ PICTURES = {
     "report-narrow-dark": ("report", 400, 1300, True),
     "compare": ("compare", 1400, 1000, False),
     "site": ("site", 1400, 900, False),
+    "console": ("console", 936, 557, True),
+    "watch": ("watch", 936, 557, True),
 }
 WIDTHS = (400, 1400, 2000)
 
@@ -168,9 +173,12 @@ def problems(browser, page, width, dark, site=None):
     return found + [f"it requests {url}" for url in requested]
 
 
-def make(report, compare, site):
+def make(report, compare, site, console, watch, scratch):
     FOLDER.mkdir(exist_ok=True)
     pages = {"report": report, "compare": compare, "site": pathlib.Path(site) / "site/docs/runs/index.html"}
+    for name, recording in (("console", console), ("watch", watch)):
+        pages[name] = scratch / f"{name}.html"
+        pages[name].write_text(screen.page_of(recording))
     with Browser() as browser:
         for name, (of, width, height, dark) in PICTURES.items():
             own = pathlib.Path(site) / "site" if of == "site" else None
@@ -185,6 +193,7 @@ def make(report, compare, site):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) != 6:
         sys.exit(__doc__.split("\n\n")[0])
-    make(*sys.argv[1:])
+    with tempfile.TemporaryDirectory() as folder:
+        make(*sys.argv[1:], pathlib.Path(folder))

@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 import fit
 import pictures
+import screen
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 STRAIT = os.environ.get("STRAIT_BIN", str(ROOT / "build/release/bin")) + "/strait"
@@ -86,6 +87,17 @@ class Docs(unittest.TestCase):
         with pictures.Browser() as browser:
             for page, width, dark in looks:
                 self.assertEqual(pictures.problems(browser, page, width, dark, site), [], f"{page.relative_to(site)} at {width}")
+
+    def test_picture_of_a_terminal_has_what_it_shows_at_the_end(self):
+        """Lines above a block that is drawn again in place, as those of strait run, and a coloured word."""
+        block = "".join(f"\rstep {step}\x1b[K\r\nloss\x1b[K\x1b[J\x1b[1A\r" for step in (9, 10))
+        text = f"Script started\nfirst\r\n{block}\rlasting\x1b[K\r\n\x1b[J\r\x1b[32mstep\x1b[0m < 11\x1b[K\r\nScript done\n"
+        with tempfile.TemporaryDirectory() as folder:
+            recording = pathlib.Path(folder) / "recording"
+            recording.write_bytes(text.encode())
+            page = screen.page_of(recording, columns=20, rows=2)
+        step = "".join(f'<span style="color:{screen.COLOURS["32"]}">{letter}</span>' for letter in "step")
+        self.assertIn(f"<pre>lasting\n{step} &lt; 11\n</pre>", page)
 
     def test_broken_link_is_found(self):
         with tempfile.TemporaryDirectory() as folder:
