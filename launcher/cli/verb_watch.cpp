@@ -114,10 +114,8 @@ class WatchedRun {
     for (auto lines = metrics_.take(false); !lines.empty(); lines = metrics_.take(false)) {
       for (const run::LogLine& line : lines) add_loss(line.text);
     }
-    std::vector<double> losses;
-    for (const auto& [step, loss] : losses_) losses.push_back(loss);
     try {
-      return watch_frame(headline(*status), *status, live_, losses, size);
+      return watch_frame(headline(*status), *status, live_, losses_, size);
     } catch (const json::exception& error) {
       run::refuse_foreign_status(run_, error);
     }
@@ -129,7 +127,12 @@ class WatchedRun {
     const json step = json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!step.is_object() || !step.contains("step") || !step.contains("loss")) return;
     if (!step["step"].is_number_integer() || !step["loss"].is_number()) return;
-    losses_[step["step"].get<std::int64_t>()] = step["loss"].get<double>();
+    const auto number = step["step"].get<std::int64_t>();
+    const auto again = std::ranges::lower_bound(steps_, number) - steps_.begin();
+    steps_.resize(static_cast<std::size_t>(again));
+    losses_.resize(steps_.size());
+    steps_.push_back(number);
+    losses_.push_back(step["loss"].get<double>());
   }
 
   std::string headline(const json& status) const {
@@ -142,7 +145,8 @@ class WatchedRun {
 
   const fs::path run_;
   run::LogReader metrics_;
-  std::map<std::int64_t, double> losses_;
+  std::vector<std::int64_t> steps_;  // that have losses; ascending
+  std::vector<double> losses_;       // theirs
   bool live_ = false;
   std::string suspension_;  // empty: it is not
 };
@@ -206,7 +210,7 @@ void add_watch(CLI::App& cli, Command& command) {
       ->description("its directory, or NAME; absent: list those here");
   add_color(verb, options->color);
   verb->callback([options, &command] {
-    command = [options] {
+    command.run = [options] {
       return options->run.empty() ? list_runs("watch", false)
                                   : watch_run(options->run, base::wants_colors(options->color));
     };
