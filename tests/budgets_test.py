@@ -20,7 +20,7 @@ LISTS = {
     "framework/trace/step_metrics.h": 250,  # a row a metric, and nothing else
     "launcher/hosts/host_agent.cpp": 480,  # one agent: requests, processes with their logs, and files
     "launcher/hosts/host_agents.cpp": 430,  # one class: requests that await replies, processes, losses
-    "launcher/hosts/host_agents.h": 170,
+    "launcher/hosts/host_agents.h": 185,  # the same class; requests with their types of replies are templates
     "launcher/hosts/stage_command.cpp": 360,  # one program: over ssh, by a token, as the agent of a joined host
     # One class each, which a budget had cut in two.
     "launcher/run/coordinator.cpp": 490,  # with what WorkerInbox and InferenceDriver did, and ends on request
@@ -59,7 +59,7 @@ HOUSE = {
     "headers with one user": (0, 71),
     "lines of includes and namespaces, %": (0, 7.3),
     "comments in sources, %": (4.3, 100),
-    "kinds of messages": (0, 63),
+    "kinds of messages": (0, 48),
 }
 NAMELESS_TYPES = re.compile(
     r"\b(?:class|struct)\s+(\w*(?:Manager|Context|Engine|Helper|Helpers|Util|Utils))\b\s*(?:final\s*)?[:{]")

@@ -25,13 +25,11 @@ using TypesOf = std::array<std::string_view, std::variant_size_v<Variant>>;
 
 // The frame of a message. Texts are truncated to a quarter of the receiver's limit, so that the
 // message is not refused: invalid UTF-8 grows threefold when its bytes are replaced by U+FFFD.
-// `number`: of a request and its reply; 0: the message has none.
 template <class Variant>
 net::Frame format_message(const Variant& message, const TypesOf<Variant>& types,
-                          const MessageLimits& limits = {}, std::uint64_t number = 0) {
+                          const MessageLimits& limits = {}) {
   nlohmann::json object = nlohmann::json::object();
   object["type"] = types[message.index()];
-  if (number != 0) object["number"] = number;
   std::visit(
       [&](const auto& m) {
         fields::JsonWriter fields(object, {.most_text = limits.text_bytes / 4});
@@ -60,23 +58,11 @@ Variant read_message_type(const std::string& type, const TypesOf<Variant>& types
   }
 }
 
-// The message's number; 0: it has none.
-inline std::uint64_t take_number(nlohmann::json& object) {
-  const auto found = object.find("number");
-  if (found == object.end()) return 0;
-  if (!found->is_number_unsigned() || *found == 0) {
-    throw MessageError("control message: field number is not a positive whole number");
-  }
-  const auto number = found->get<std::uint64_t>();
-  object.erase(found);
-  return number;
-}
-
 // The message of a frame. Limits are checked before memory is allocated. MessageError: the frame is
-// not exactly one of the messages. `number`: receives its number; null: it must not have one.
+// not exactly one of the messages.
 template <class Variant>
 Variant parse_message(std::span<const std::byte> frame, const TypesOf<Variant>& types,
-                      const MessageLimits& limits = {}, std::uint64_t* number = nullptr) {
+                      const MessageLimits& limits = {}) {
   if (frame.size() > limits.frame_bytes) {
     throw MessageError("control message of " + std::to_string(frame.size()) + " bytes, at most " +
                        std::to_string(limits.frame_bytes) + " are allowed");
@@ -84,15 +70,14 @@ Variant parse_message(std::span<const std::byte> frame, const TypesOf<Variant>& 
   const void* bytes = frame.data();
   const std::string_view text(static_cast<const char*>(bytes), frame.size());
   try {
-    nlohmann::json object = fields::parse_bounded_json(
+    const nlohmann::json object = fields::parse_bounded_json(
         text, {.depth = 6, .string_bytes = limits.text_bytes, .values = std::size_t{1} << 18});
     if (!object.is_object()) throw MessageError("control message that is not an object");
     const auto type = object.find("type");
     if (type == object.end() || !type->is_string()) {
       throw MessageError("control message: field type is missing");
     }
-    if (number != nullptr) *number = take_number(object);
-    return read_message_type<Variant>(object["type"].template get<std::string>(), types, object);
+    return read_message_type<Variant>(type->template get<std::string>(), types, object);
   } catch (const fields::JsonError& error) {
     throw MessageError(std::string("control message that is not JSON: ") + error.what());
   }

@@ -133,14 +133,14 @@ std::optional<ProbedPair> Prober::reached_pair(const hosts::HostPair& pair,
 // All pairs of a round measure the same thing at the same time: where they share a switch, pings of
 // one must not queue after a flow of another.
 void Prober::measure_round(std::vector<ProbedPair>& pairs) {
-  std::map<std::size_t, hosts::LauncherMessage> requests;
+  std::map<std::size_t, hosts::TryPaths> requests;
   for (const ProbedPair& pair : pairs) {
-    requests[pair.dials] = hosts::TryPaths{
+    requests[pair.dials] = {
         {{static_cast<std::int64_t>(pair.listens), pair.endpoints.front()}}, kPingSeconds, kPings};
   }
   const auto replies = agents_.ask_all(requests, kProbeTimeout);
   for (ProbedPair& pair : pairs) {
-    const auto* tried = hosts::content_of<hosts::PathsTried>(replies.at(pair.dials), pair.problem);
+    const auto* tried = hosts::content_of(replies.at(pair.dials), pair.problem);
     if (tried == nullptr || tried->results.empty()) continue;
     pair.problem = tried->results.front().problem;
     pair.round_trip = tried->results.front().seconds;
@@ -154,22 +154,21 @@ void Prober::measure_round(std::vector<ProbedPair>& pairs) {
 
 void Prober::measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                            double ProbedPair::*rate) {
-  std::map<std::size_t, hosts::LauncherMessage> requests;
+  std::map<std::size_t, hosts::MeasureFlow> requests;
   for (const ProbedPair& pair : pairs) {
     if (!pair.problem.empty()) continue;
     const auto [to, from] =
         from_there ? std::pair(pair.dials, pair.listens) : std::pair(pair.listens, pair.dials);
     std::vector<std::string> endpoints = pair.endpoints;
     endpoints.resize(std::min(endpoints.size(), static_cast<std::size_t>(connections)));
-    requests[to] = hosts::ReceiveFlow{static_cast<std::int64_t>(from), endpoints};
-    requests[from] =
-        hosts::SendFlow{static_cast<std::int64_t>(to), endpoints, options_.flow_seconds};
+    requests[to] = {static_cast<std::int64_t>(from), endpoints};
+    requests[from] = {static_cast<std::int64_t>(to), endpoints, options_.flow_seconds};
   }
   const auto replies = agents_.ask_all(requests, kProbeTimeout);
   for (ProbedPair& pair : pairs) {
     if (!pair.problem.empty()) continue;
-    const auto* measured = hosts::content_of<hosts::FlowMeasured>(
-        replies.at(from_there ? pair.dials : pair.listens), pair.problem);
+    const auto* measured =
+        hosts::content_of(replies.at(from_there ? pair.dials : pair.listens), pair.problem);
     if (measured != nullptr) pair.*rate = measured->bytes_per_second;
   }
 }
@@ -197,7 +196,7 @@ void Prober::add_direction(std::size_t from, std::size_t to, double rate, double
                              5e2 * round_trip));
 }
 
-using Measure = std::function<std::map<std::size_t, hosts::AgentMessage>(
+using Measure = std::function<std::map<std::size_t, hosts::ReplyTo<hosts::MeasureCompute>>(
     const std::map<std::size_t, hosts::MeasureCompute>&)>;
 
 // How fast each host computes a layer at the recipe's sizes with the planned threads, and copies
@@ -218,7 +217,7 @@ void measure_hosts(const plan::Plan& plan, const ProbeOptions& options, const Me
   for (const auto& [host, reply] : measure(requests)) {
     const std::string& name = plan.hosts[host].name;
     std::string problem;
-    const auto* measured = hosts::content_of<hosts::ComputeMeasured>(reply, problem);
+    const auto* measured = hosts::content_of(reply, problem);
     if (measured == nullptr) {
       probed.gaps.push_back(fmt::format("{}: {}", name, problem));
       continue;
@@ -247,7 +246,7 @@ Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
   measure_hosts(
       plan, options,
       [&here](const auto& requests) {
-        std::map<std::size_t, hosts::AgentMessage> replies;
+        std::map<std::size_t, hosts::ReplyTo<hosts::MeasureCompute>> replies;
         for (const auto& [host, request] : requests) replies[host] = here.perform(request);
         return replies;
       },
@@ -268,10 +267,7 @@ Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
   Probed probed = prober.take();
   measure_hosts(
       known, options,
-      [&agents](const auto& requests) {
-        return agents.ask_all({requests.begin(), requests.end()}, kProbeTimeout);
-      },
-      probed);
+      [&agents](const auto& requests) { return agents.ask_all(requests, kProbeTimeout); }, probed);
   return probed;
 }
 

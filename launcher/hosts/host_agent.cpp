@@ -74,17 +74,15 @@ class AgentTransfer {
   void perform(Request request, transfer::OnFileReply on_reply) {
     transfer_agent_.perform(std::move(request), std::move(on_reply));
   }
-  void perform(const transfer::Accept& accept, const transfer::OnFileReply& on_reply);
-  void perform(const transfer::Connect& connect, const transfer::OnFileReply& on_reply);
+  void perform(const transfer::LinkWith& other, const transfer::OnFileReply& on_reply);
 
  private:
-  // False: this call has recorded the link, and the caller makes it.
-  bool is_linked(const net::ProcessName& name, const std::string& key);
+  std::unique_ptr<net::Link> accept(const transfer::LinkWith& other);
 
   net::Node& node_;
   const AgentJob& job_;
   const std::string address_;
-  // Keys of the linked agents, by name. An agent that was started again has another key.
+  // Keys of the linked agents, by name.
   std::map<net::ProcessName, std::string> linked_;
   // One for each link: a listener expects a peer once, and links may break.
   std::vector<std::unique_ptr<net::Listener>> listeners_;
@@ -105,43 +103,35 @@ AgentTransfer::AgentTransfer(net::Node& node, const AgentJob& job,
                                             hold_of(job_))));
 }
 
-bool AgentTransfer::is_linked(const net::ProcessName& name, const std::string& key) {
-  return std::exchange(linked_[name], key) == key && transfer_agent_.linked(name);
-}
-
-void AgentTransfer::perform(const transfer::Accept& accept, const transfer::OnFileReply& on_reply) {
-  const net::ProcessName& name = accept.process;
-  if (is_linked(name, accept.key)) return on_reply(transfer::ListensAt{});
+std::unique_ptr<net::Link> AgentTransfer::accept(const transfer::LinkWith& other) {
   net::BindAddress bind;
   bind.host = address_;
   bind.first_port = static_cast<std::uint16_t>(job_.ports.first);
   bind.last_port = static_cast<std::uint16_t>(job_.ports.second);
-  try {
-    listeners_.push_back(node_.listen(bind));
-    transfer_agent_.add_peer(name, name.text(),
-                             listeners_.back()->expect(transfer::transfer_link(
-                                 job_.name(), name, name, accept.key, hold_of(job_))));
-    on_reply(transfer::ListensAt{listeners_.back()->endpoint()});
-  } catch (const net::LinkError& error) {
-    on_reply(base::describe_failure(error));
-  }
+  listeners_.push_back(node_.listen(bind));
+  return listeners_.back()->expect(
+      transfer::transfer_link(job_.name(), other.process, other.process, other.key, hold_of(job_)));
 }
 
-void AgentTransfer::perform(const transfer::Connect& connect,
+void AgentTransfer::perform(const transfer::LinkWith& other,
                             const transfer::OnFileReply& on_reply) {
-  if (!is_linked(connect.process, connect.key)) {
-    try {
-      transfer_agent_.add_peer(
-          connect.process, connect.host,
-          node_.connect(connect.endpoint,
-                        transfer::transfer_link(connect.process, job_.name(), connect.process,
-                                                connect.key, hold_of(job_))));
-    } catch (const net::LinkError& error) {
-      spdlog::warn("cannot fetch from host {}: {}", connect.host, error.what());
-      return on_reply(base::describe_failure(error));
-    }
+  const net::ProcessName& name = other.process;
+  // An agent that was started again has another key.
+  if (std::exchange(linked_[name], other.key) == other.key && transfer_agent_.linked(name)) {
+    return on_reply(ListensAt{});
   }
-  on_reply(transfer::Done{});
+  const bool listens = other.endpoint.empty();
+  try {
+    auto link =
+        listens ? accept(other)
+                : node_.connect(other.endpoint, transfer::transfer_link(name, job_.name(), name,
+                                                                        other.key, hold_of(job_)));
+    transfer_agent_.add_peer(name, other.host, std::move(link));
+    on_reply(ListensAt{listens ? listeners_.back()->endpoint() : ""});
+  } catch (const net::LinkError& error) {
+    spdlog::warn("cannot link with host {}: {}", other.host, error.what());
+    on_reply(base::describe_failure(error));
+  }
 }
 
 // Reads what other processes append to a file.
@@ -202,7 +192,7 @@ void send_hello(net::Link& link, const AgentJob& job, const HostFacts& facts,
   std::string why = "timeout";
   const auto deadline = Clock::now() + kGreetingTimeout;
   try {
-    link.send(format(AgentHello{facts}));
+    link.send(with_number(0, format(AgentHello{facts})));
     while (Clock::now() < deadline) {
       if (link.flush(std::min(deadline, Clock::now() + kStopCheck))) return;
       if (stops.load() == 0) continue;
@@ -232,8 +222,15 @@ class Reports {
  public:
   explicit Reports(net::Link& link) : link_(link) {}
 
-  void send(const AgentMessage& message, std::uint64_t number = 0) {
-    net::Frame frame = format(message, number);
+  void send(const AgentMessage& message) { send(0, format(message)); }
+  template <class Reply>
+  void reply(std::uint64_t number, const std::variant<Failure, Reply>& reply) {
+    send(number, ReplyFrame<Reply>::format(reply));
+  }
+
+ private:
+  void send(std::uint64_t number, const net::Frame& message) {
+    net::Frame frame = with_number(number, message);
     const MutexLock lock(mutex_);
     try {
       link_.send(std::move(frame));
@@ -242,7 +239,6 @@ class Reports {
     }
   }
 
- private:
   Mutex mutex_;
   net::Link& link_;
 };
@@ -291,13 +287,14 @@ class HostAgent {
   std::optional<base::ExitCode> serve() {
     if (!say_goodbye()) return base::ExitCode::interrupted;
     if (const auto frame = link_.receive_until(Clock::now() + kServeTick)) {
-      const Numbered<LauncherMessage> message = parse_launcher_message(*frame);
-      if (std::holds_alternative<Leave>(message.content)) return base::ExitCode::done;
-      std::visit([&](const auto& content) { handle(content, message.number); }, message.content);
+      const auto [number, message] = take_number(*frame);
+      std::visit([&, number = number](const auto& content) { handle(content, number); },
+                 parse_launcher_message(message));
+      if (dismissed_) return base::ExitCode::done;
     }
     report_ends();
     if (Clock::now() - logged_ >= kLogEvery) send_logs();
-    if (evicted_) return base::ExitCode::done;
+    if (dismissed_) return base::ExitCode::done;
     return std::nullopt;
   }
 
@@ -320,13 +317,10 @@ class HostAgent {
     return !now;
   }
 
-  void handle(const Leave& /*leave*/, std::uint64_t /*number*/) {}
   template <class Request>
   requires std::is_constructible_v<PathRequest, Request>
   void handle(const Request& request, std::uint64_t number) {
-    path_worker_.add([this, request = PathRequest(request), number] {
-      reports_.send(paths_.perform(request), number);
-    });
+    path_worker_.add([this, request, number] { reports_.reply(number, paths_.perform(request)); });
   }
 
   template <class Request>
@@ -334,7 +328,9 @@ class HostAgent {
   void handle(const Request& request, std::uint64_t number) {
     // Without this object: the reply may come later than its end.
     transfer_.perform(request, [&reports = reports_, number](const transfer::FileReply& reply) {
-      reports.send(std::visit([](const auto& one) -> AgentMessage { return one; }, reply), number);
+      using Reply = typename Request::Reply;
+      const auto* failed = std::get_if<Failure>(&reply);
+      reports.reply(number, failed != nullptr ? ReplyTo<Request>(*failed) : std::get<Reply>(reply));
     });
   }
 
@@ -350,14 +346,17 @@ class HostAgent {
       launch.log = log;
       LogFollower follower(log);  // earlier generations have sent what is there
       processes_[start.process] = {backend_.start(launch), std::move(follower)};
-      reports_.send(ProcessStarted{processes_[start.process].process->pid()}, number);
+      const ProcessStarted started{processes_[start.process].process->pid()};
+      reports_.reply(number, ReplyTo<StartProcess>(started));
     } catch (const base::UserError& error) {
-      reports_.send(Failure{error.code(), error.what()}, number);
+      reports_.reply(number, ReplyTo<StartProcess>(Failure{error.code(), error.what()}));
     }
   }
 
-  void handle(const EndProcess& end, std::uint64_t /*number*/) {
-    const auto found = processes_.find(end.process);
+  void handle(const End& end, std::uint64_t /*number*/) {
+    dismissed_ = !end.process;
+    if (dismissed_) return;
+    const auto found = processes_.find(*end.process);
     if (found == processes_.end()) return;
     found->second.ended_by_launcher = true;
     found->second.process->kill();
@@ -371,7 +370,7 @@ class HostAgent {
         continue;
       }
       pump(at->first, at->second.log);
-      ProcessEnded ended{at->first, {}, {}};
+      ProcessReport ended{at->first};
       if (status->code) ended.code = *status->code;
       if (status->signal) ended.signal = *status->signal;
       spdlog::info("{} {}", at->first.describe(), status->sentence());
@@ -379,8 +378,8 @@ class HostAgent {
       const bool unwanted = at->second.ended_by_launcher;
       at = processes_.erase(at);
       // The run goes on without this host. Processes that end by themselves have saved, and the
-      // launcher fetches that before it says Leave.
-      evicted_ = stops_handled_ > 0 && unwanted && processes_.empty();
+      // launcher fetches that before it ends this agent.
+      dismissed_ = stops_handled_ > 0 && unwanted && processes_.empty();
     }
   }
 
@@ -391,7 +390,7 @@ class HostAgent {
 
   void pump(net::ProcessName name, LogFollower& log) {
     for (std::string text = log.take(); !text.empty(); text = log.take()) {
-      reports_.send(LogText{name, std::move(text)});
+      reports_.send(ProcessReport{name, std::move(text)});
     }
   }
 
@@ -407,7 +406,7 @@ class HostAgent {
   const std::atomic<int>& stops_;
   int stops_handled_ = 0;
   bool used_ = false;
-  bool evicted_ = false;
+  bool dismissed_ = false;
 };
 
 }  // namespace

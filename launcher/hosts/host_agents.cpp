@@ -11,7 +11,6 @@ constexpr auto kStartLimit = std::chrono::seconds(20);
 // While a run starts, giving up costs little and all hosts wait. Longer than an outage of 5 s, and
 // short enough for all processes to end within 10 s.
 constexpr auto kSilence = std::chrono::seconds(7);
-constexpr auto kPollEvery = std::chrono::milliseconds(200);
 constexpr auto kFlushTimeout = std::chrono::seconds(2);
 constexpr const char* kInterrupted = "it was interrupted there (Ctrl-C or SIGTERM)";
 constexpr const char* kDisconnected = "the connection to its agent is lost: {}";
@@ -46,7 +45,7 @@ class HostAgents::RemoteProcess : public base::Process {
     }
     return status;
   }
-  void kill() override { agents_.send(host_, EndProcess{name_}); }
+  void kill() override { agents_.send(host_, End{name_}); }
   bool host_leaves() override {
     const MutexLock lock(agents_.mutex_);
     return agents_.hosts_[host_].leaving;
@@ -87,7 +86,7 @@ HostAgents::~HostAgents() {
     closing_ = true;
   }
   const auto deadline = Clock::now() + kFlushTimeout;
-  for (std::size_t i = 0; i < hosts_.size(); ++i) send(i, Leave{});
+  for (std::size_t i = 0; i < hosts_.size(); ++i) send(i, End{});
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     Host& host = hosts_[i];
     if (!host.link) continue;
@@ -195,7 +194,7 @@ std::vector<std::unique_ptr<base::Process>> HostAgents::start_all(
     const std::vector<base::Launch>& launches) {
   std::set<std::size_t> hosts;  // a lost host without launches does not matter here
   std::vector<base::StartLog> logs;
-  std::vector<std::future<AgentMessage>> replies;
+  std::vector<std::future<ReplyTo<StartProcess>>> replies;
   replies.reserve(launches.size());
   for (const base::Launch& launch : launches) {
     hosts.insert(launch.host);
@@ -219,7 +218,8 @@ std::vector<std::unique_ptr<base::Process>> HostAgents::start_all(
   return started;
 }
 
-std::int64_t HostAgents::await(const base::Launch& launch, std::future<AgentMessage>& reply,
+std::int64_t HostAgents::await(const base::Launch& launch,
+                               std::future<ReplyTo<StartProcess>>& reply,
                                const std::set<std::size_t>& hosts, Clock::time_point deadline) {
   while (reply.wait_for(kPollEvery) != std::future_status::ready) {
     {
@@ -230,12 +230,10 @@ std::int64_t HostAgents::await(const base::Launch& launch, std::future<AgentMess
     throw base::UserError(base::ExitCode::stalled, "host {} has not started {} within {} s",
                           name(launch.host), launch.process.describe(), kStartLimit.count());
   }
-  const AgentMessage message = reply.get();
-  std::string problem;
-  if (const auto* started = content_of<ProcessStarted>(message, problem)) return started->pid;
-  const auto* failed = std::get_if<Failure>(&message);
-  throw base::UserError(failed != nullptr ? failed->code : base::ExitCode::internal, "host {}: {}",
-                        name(launch.host), problem);
+  const ReplyTo<StartProcess> message = reply.get();
+  if (const auto* started = std::get_if<ProcessStarted>(&message)) return started->pid;
+  const auto& failed = std::get<Failure>(message);
+  throw base::UserError(failed.code, "host {}: {}", name(launch.host), failed.text);
 }
 
 std::string HostAgents::key(std::size_t host) {
@@ -243,36 +241,22 @@ std::string HostAgents::key(std::size_t host) {
   return hosts_.at(host).key;
 }
 
-std::future<AgentMessage> HostAgents::ask(std::size_t host, const LauncherMessage& request) {
-  const auto promise = std::make_shared<std::promise<AgentMessage>>();
-  ask(host, request, [promise](const AgentMessage& reply) { promise->set_value(reply); });
-  return promise->get_future();
+void HostAgents::check_time(std::size_t host, Clock::time_point deadline,
+                            std::chrono::seconds limit) const {
+  if (poll_) poll_();
+  if (Clock::now() < deadline) return;
+  throw base::UserError(base::ExitCode::stalled,
+                        "host {} has not replied within {} s; it may be "
+                        "overloaded: see the log of its agent",
+                        name(host), limit.count());
 }
 
-std::map<std::size_t, AgentMessage> HostAgents::ask_all(
-    const std::map<std::size_t, LauncherMessage>& requests, std::chrono::seconds limit) {
-  const auto deadline = Clock::now() + limit;
-  std::map<std::size_t, std::future<AgentMessage>> replies;
-  for (const auto& [host, request] : requests) replies.emplace(host, ask(host, request));
-  std::map<std::size_t, AgentMessage> all;
-  for (auto& [host, reply] : replies) {
-    while (reply.wait_for(kPollEvery) != std::future_status::ready) {
-      if (poll_) poll_();
-      if (Clock::now() < deadline) continue;
-      throw base::UserError(base::ExitCode::stalled,
-                            "host {} has not replied within {} s; it may be "
-                            "overloaded: see the log of its agent",
-                            name(host), limit.count());
-    }
-    const AgentMessage& message = all.emplace(host, reply.get()).first->second;
-    if (!std::holds_alternative<Failure>(message)) continue;
-    const MutexLock lock(mutex_);
-    check_locked(host);
-  }
-  return all;
+void HostAgents::check(std::size_t host) {
+  const MutexLock lock(mutex_);
+  check_locked(host);
 }
 
-void HostAgents::ask(std::size_t host, const LauncherMessage& request, OnReply on_reply) {
+void HostAgents::send_request(std::size_t host, const LauncherMessage& request, OnReply on_reply) {
   std::uint64_t number = 0;
   std::string lost;
   {
@@ -282,11 +266,17 @@ void HostAgents::ask(std::size_t host, const LauncherMessage& request, OnReply o
     lost = hosts_.at(host).lost;
   }
   // The receiving thread may have seen the end of the link before the request was recorded.
-  if (!lost.empty()) return reply(host, number, Failure{base::ExitCode::peer_lost, lost});
+  if (!lost.empty()) return fail(host, number, lost);
   send(host, request, number);
 }
 
-void HostAgents::reply(std::size_t host, std::uint64_t number, const AgentMessage& message) {
+// As the host would have sent it, so that a request has one way to its end. The type of the reply
+// does not matter: a failure is written the same for all.
+void HostAgents::fail(std::size_t host, std::uint64_t number, const std::string& why) {
+  reply(host, number, ReplyFrame<ListensAt>::format(Failure{base::ExitCode::peer_lost, why}));
+}
+
+void HostAgents::reply(std::size_t host, std::uint64_t number, std::span<const std::byte> message) {
   OnReply on_reply;
   {
     const MutexLock lock(mutex_);
@@ -302,11 +292,12 @@ void HostAgents::receive_all() {
   while (const auto arrival = inbox_.take_until(Clock::time_point::max())) {
     const std::size_t host = arrival->link;
     try {
-      const Numbered<AgentMessage> message = parse_agent_message(arrival->frame());
-      if (message.number != 0) {
-        reply(host, message.number, message.content);
+      const auto [number, message] = take_number(arrival->frame());
+      if (number != 0) {
+        reply(host, number, message);
       } else {
-        handle(host, message.content);
+        std::visit([&](const auto& one) { handle(host, one); }, parse_agent_message(message));
+        changed_.notify_all();
       }
     } catch (const net::LinkError& error) {
       mark_lost(host, fmt::format(kDisconnected, error.what()));
@@ -320,42 +311,44 @@ void HostAgents::receive_all() {
 void HostAgents::link_ended(std::size_t host) {
   // Collected first: reply() takes the lock by itself, and its handler may make another request.
   std::vector<std::uint64_t> unanswered;
-  Failure failed{base::ExitCode::peer_lost, ""};
+  std::string why;
   {
     const MutexLock lock(mutex_);
     hosts_[host].ended = true;
-    failed.text = hosts_[host].lost;
+    why = hosts_[host].lost;
     for (const auto& [number, request] : requests_) {
       if (request.host == host) unanswered.push_back(number);
     }
   }
   changed_.notify_all();
-  for (const std::uint64_t number : unanswered) reply(host, number, failed);
+  for (const std::uint64_t number : unanswered) fail(host, number, why);
 }
 
-void HostAgents::handle(std::size_t host, const AgentMessage& message) {
-  if (const auto* log = std::get_if<LogText>(&message)) {
-    {
-      const MutexLock lock(mutex_);
-      if (process_on(host, log->process) == nullptr) return;
-    }
-    // Without the lock: it writes to a disk, and start_all() waits for the same lock.
-    keep_log_(log->process, log->text);
-    return;
-  }
+void HostAgents::handle(std::size_t host, const AgentHello& hello) {
   const MutexLock lock(mutex_);
-  if (const auto* hello = std::get_if<AgentHello>(&message)) {
-    hosts_[host].facts = hello->facts;
-  } else if (const auto* ended = std::get_if<ProcessEnded>(&message)) {
-    base::ExitStatus status;
-    if (ended->code) status.code = static_cast<int>(*ended->code);
-    if (ended->signal) status.signal = static_cast<int>(*ended->signal);
-    if (Known* known = process_on(host, ended->process)) known->ended = status;
-  } else if (const auto* goodbye = std::get_if<Goodbye>(&message)) {
-    hosts_[host].leaving = true;
-    if (goodbye->now) lose(host, kInterrupted);
+  hosts_[host].facts = hello.facts;
+}
+
+void HostAgents::handle(std::size_t host, const ProcessReport& report) {
+  {
+    const MutexLock lock(mutex_);
+    if (process_on(host, report.process) == nullptr) return;
   }
-  changed_.notify_all();
+  // Without the lock: it writes to a disk, and start_all() waits for the same lock. Before the end,
+  // because whoever sees the end reads the last lines.
+  if (!report.log.empty()) keep_log_(report.process, report.log);
+  if (!report.code && !report.signal) return;
+  base::ExitStatus status;
+  if (report.code) status.code = static_cast<int>(*report.code);
+  if (report.signal) status.signal = static_cast<int>(*report.signal);
+  const MutexLock lock(mutex_);
+  if (Known* const known = process_on(host, report.process)) known->ended = status;
+}
+
+void HostAgents::handle(std::size_t host, const Goodbye& goodbye) {
+  const MutexLock lock(mutex_);
+  hosts_[host].leaving = true;
+  if (goodbye.now) lose(host, kInterrupted);
 }
 
 HostAgents::Known* HostAgents::process_on(std::size_t host, net::ProcessName process) {
@@ -389,7 +382,7 @@ void HostAgents::send(std::size_t host, const LauncherMessage& message, std::uin
     // Not mutex_: a send blocks while the link's window is full, and the receiving thread must go
     // on.
     const MutexLock lock(sending_);
-    link->send(format(message, number));
+    link->send(with_number(number, format(message)));
   } catch (const net::LinkError& error) {
     mark_lost(host, fmt::format(kDisconnected, error.what()));
   }

@@ -63,18 +63,38 @@ class HostAgents : public base::Backend {
   std::string name(std::size_t host) const { return hosts_.at(host).name; }
   std::string key(std::size_t host) STRAIT_EXCLUDES(mutex_);
 
-  using OnReply = std::function<void(const AgentMessage&)>;
   // Calls on_reply once, on any thread: with Failure if the host is lost before it replies.
-  void ask(std::size_t host, const LauncherMessage& request, OnReply on_reply)
-      STRAIT_EXCLUDES(mutex_);
+  template <class Request>
+  void ask(std::size_t host, const Request& request,
+           std::function<void(const ReplyTo<Request>&)> on_reply) {
+    send_request(host, request, [on_reply = std::move(on_reply)](std::span<const std::byte> reply) {
+      on_reply(ReplyFrame<typename Request::Reply>::parse(reply));
+    });
+  }
   // The reply.
-  std::future<AgentMessage> ask(std::size_t host, const LauncherMessage& request)
-      STRAIT_EXCLUDES(mutex_);
+  template <class Request>
+  std::future<ReplyTo<Request>> ask(std::size_t host, const Request& request) {
+    const auto promise = std::make_shared<std::promise<ReplyTo<Request>>>();
+    ask(host, request, [promise](const ReplyTo<Request>& reply) { promise->set_value(reply); });
+    return promise->get_future();
+  }
   // Waits for all replies, which may be Failure. UserError names a host that is lost (peer_lost) or
   // has not replied in time (stalled).
-  std::map<std::size_t, AgentMessage> ask_all(
-      const std::map<std::size_t, LauncherMessage>& requests, std::chrono::seconds limit)
-      STRAIT_EXCLUDES(mutex_);
+  template <class Request>
+  std::map<std::size_t, ReplyTo<Request>> ask_all(const std::map<std::size_t, Request>& requests,
+                                                  std::chrono::seconds limit) {
+    const auto deadline = std::chrono::steady_clock::now() + limit;
+    std::map<std::size_t, std::future<ReplyTo<Request>>> replies;
+    for (const auto& [host, request] : requests) replies.emplace(host, ask(host, request));
+    std::map<std::size_t, ReplyTo<Request>> all;
+    for (auto& [host, reply] : replies) {
+      while (reply.wait_for(kPollEvery) != std::future_status::ready)
+        check_time(host, deadline, limit);
+      const auto& taken = all.emplace(host, reply.get()).first->second;
+      if (std::holds_alternative<Failure>(taken)) check(host);
+    }
+    return all;
+  }
 
   std::unique_ptr<base::Process> start(const base::Launch& launch) override STRAIT_EXCLUDES(mutex_);
   std::vector<std::unique_ptr<base::Process>> start_all(
@@ -88,24 +108,36 @@ class HostAgents : public base::Backend {
     std::shared_ptr<net::Link> link;  // null: no agent
     std::optional<HostFacts> facts;
     std::string lost;      // why its agent is disconnected; empty: it is not
-    bool leaving = false;  // its agent has said Goodbye, and waits for Leave
+    bool leaving = false;  // its agent has said Goodbye, and waits for End
     bool ended = true;     // the error of its link was taken from the inbox
   };
   struct Known {  // of a process
     std::size_t host = 0;
     std::optional<base::ExitStatus> ended;
   };
-  struct Request {  // that waits for its reply
+  using OnReply = std::function<void(std::span<const std::byte> reply)>;
+  struct Asked {  // a request that waits for its reply
     std::size_t host = 0;
     OnReply on_reply;
   };
+  static constexpr std::chrono::milliseconds kPollEvery{200};
 
   void add_link(std::size_t host, std::shared_ptr<net::Link> link) STRAIT_REQUIRES(mutex_);
   void receive_all();
-  void handle(std::size_t host, const AgentMessage& message) STRAIT_EXCLUDES(mutex_);
-  // Ignored: the request has a reply already, or is one of another host.
-  void reply(std::size_t host, std::uint64_t number, const AgentMessage& message)
+  void handle(std::size_t host, const AgentHello& hello) STRAIT_EXCLUDES(mutex_);
+  void handle(std::size_t host, const ProcessReport& report) STRAIT_EXCLUDES(mutex_);
+  void handle(std::size_t host, const Goodbye& goodbye) STRAIT_EXCLUDES(mutex_);
+  void send_request(std::size_t host, const LauncherMessage& request, OnReply on_reply)
       STRAIT_EXCLUDES(mutex_);
+  // Ignored: the request has a reply already, or is one of another host.
+  void reply(std::size_t host, std::uint64_t number, std::span<const std::byte> message)
+      STRAIT_EXCLUDES(mutex_);
+  // The reply of a host that was lost before it replied.
+  void fail(std::size_t host, std::uint64_t number, const std::string& why) STRAIT_EXCLUDES(mutex_);
+  // UserError: the time of ask_all() is over, or `poll` has given up.
+  void check_time(std::size_t host, std::chrono::steady_clock::time_point deadline,
+                  std::chrono::seconds limit) const;
+  void check(std::size_t host) STRAIT_EXCLUDES(mutex_);
   void link_ended(std::size_t host) STRAIT_EXCLUDES(mutex_);
   // Null: it was not put there, or has been put on another host since.
   Known* process_on(std::size_t host, net::ProcessName process) STRAIT_REQUIRES(mutex_);
@@ -116,7 +148,7 @@ class HostAgents : public base::Backend {
   void check_locked(std::size_t host) STRAIT_REQUIRES(mutex_);
   base::ExitStatus status_of_lost_host(const Host& host) const STRAIT_REQUIRES(mutex_);
   // The process's id on its host, as soon as it runs. UserError: it was refused, or a host is lost.
-  std::int64_t await(const base::Launch& launch, std::future<AgentMessage>& reply,
+  std::int64_t await(const base::Launch& launch, std::future<ReplyTo<StartProcess>>& reply,
                      const std::set<std::size_t>& hosts,
                      std::chrono::steady_clock::time_point deadline) STRAIT_EXCLUDES(mutex_);
   std::optional<base::ExitStatus> exit_status(std::size_t host, net::ProcessName process)
@@ -134,20 +166,17 @@ class HostAgents : public base::Backend {
   // The vector and the names are constant; the rest of a Host is guarded by mutex_.
   std::vector<Host> hosts_;
   std::map<net::ProcessName, Known> processes_ STRAIT_GUARDED_BY(mutex_);
-  std::map<std::uint64_t, Request> requests_ STRAIT_GUARDED_BY(mutex_);  // by number
+  std::map<std::uint64_t, Asked> requests_ STRAIT_GUARDED_BY(mutex_);  // by number
   std::uint64_t last_number_ STRAIT_GUARDED_BY(mutex_) = 0;
   net::Inbox inbox_;      // of the links, by host
   std::thread receiver_;  // last: it uses all members above
 };
 
-// The content of the expected type, or null and why there is none.
-template <class Content>
-const Content* content_of(const AgentMessage& reply, std::string& problem) {
+// The content of a reply, or null and why there is none.
+template <class Reply>
+const Reply* content_of(const std::variant<Failure, Reply>& reply, std::string& problem) {
   if (const auto* failed = std::get_if<Failure>(&reply)) problem = failed->text;
-  const auto* expected = std::get_if<Content>(&reply);
-  if (expected == nullptr && problem.empty())
-    problem = "its agent sent the reply to another request";
-  return expected;
+  return std::get_if<Reply>(&reply);
 }
 
 }  // namespace strait::hosts

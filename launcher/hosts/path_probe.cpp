@@ -54,13 +54,12 @@ void compare_speeds(HostAgents& agents, const OpenPorts& ports, std::vector<Path
   for (auto competing = competing_paths(ports, tries); !competing.empty();) {
     // Two measurements on one host would share its line, and each would seem slow.
     const auto disjoint = take_disjoint(competing);
-    std::map<std::size_t, LauncherMessage> requests;
+    std::map<std::size_t, MeasureFlow> requests;
     for (const PathProbe* one : disjoint) {
       const std::vector<std::string> endpoints = {
           ports.address(one->to, one->address).endpoints.front()};
-      requests[one->from] =
-          SendFlow{static_cast<std::int64_t>(one->to), endpoints, kCompareSeconds};
-      requests[one->to] = ReceiveFlow{static_cast<std::int64_t>(one->from), endpoints};
+      requests[one->from] = {static_cast<std::int64_t>(one->to), endpoints, kCompareSeconds};
+      requests[one->to] = {static_cast<std::int64_t>(one->from), endpoints};
     }
     const auto replies = agents.ask_all(requests, kFlowTimeout);
     for (const PathProbe* one : disjoint) {
@@ -139,13 +138,13 @@ OpenPorts::OpenPorts(HostAgents& agents, const std::vector<std::vector<std::stri
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     if (!addresses[i].empty()) peers.push_back({static_cast<std::int64_t>(i), agents_.key(i)});
   }
-  std::map<std::size_t, LauncherMessage> requests;
+  std::map<std::size_t, OpenPort> requests;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (!addresses[i].empty()) requests[i] = OpenPort{addresses[i], peers, links};
+    if (!addresses[i].empty()) requests[i] = {addresses[i], peers, links};
   }
   for (const auto& [host, reply] : agents_.ask_all(requests, kDialTimeout)) {
     std::string problem;
-    if (const auto* opened = content_of<PortOpened>(reply, problem)) {
+    if (const auto* opened = content_of(reply, problem)) {
       add_addresses(host, *opened);
     } else {
       problems_.push_back(fmt::format("host {}: {}", agents_.name(host), problem));
@@ -201,11 +200,9 @@ std::vector<PathProbe> probe_paths(HostAgents& agents, const OpenPorts& ports,
       tries.push_back({from, to, address.text, "not tried", 0, 0});
     }
   }
-  const auto replies = agents.ask_all(
-      std::map<std::size_t, LauncherMessage>(requests.begin(), requests.end()), kDialTimeout);
-  for (const auto& [from, reply] : replies) {
+  for (const auto& [from, reply] : agents.ask_all(requests, kDialTimeout)) {
     std::string problem;
-    const auto* tried = content_of<PathsTried>(reply, problem);
+    const auto* tried = content_of(reply, problem);
     if (tried != nullptr && tried->results.size() != tries_of[from].size()) {
       throw base::UserError(base::ExitCode::internal,
                             "host {} was asked to try {} addresses and reports {}",

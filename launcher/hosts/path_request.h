@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -9,16 +10,14 @@
 // messages of agent_message.h. Endpoints are text: tcp://ADDRESS:PORT.
 namespace strait::hosts {
 
+// A port of the host; empty: none was opened.
+struct ListensAt {
+  std::string endpoint;
+};
+
 struct ProbePeer {
   std::int64_t host = 0;
   std::string key;  // its public key
-};
-
-// Listen for probes of these hosts; ends an earlier listening. Without addresses: only that.
-struct OpenPort {
-  std::vector<std::string> addresses;
-  std::vector<ProbePeer> peers;
-  std::int64_t links = 1;  // parallel links to each address
 };
 
 struct OpenedAddress {
@@ -31,15 +30,17 @@ struct PortOpened {
   std::vector<std::string> problems;  // one for each address where it could not listen
 };
 
+// Listen for probes of these hosts; ends an earlier listening. Without addresses: only that.
+struct OpenPort {
+  using Reply = PortOpened;
+  std::vector<std::string> addresses;
+  std::vector<ProbePeer> peers;
+  std::int64_t links = 1;  // parallel links to each address
+};
+
 struct PathTarget {
   std::int64_t host = 0;
   std::string endpoint;
-};
-
-struct TryPaths {
-  std::vector<PathTarget> targets;
-  double limit_seconds = 3;
-  std::int64_t pings = 3;  // of a target that answers: the first one may find cold caches
 };
 
 struct PathResult {
@@ -51,29 +52,23 @@ struct PathsTried {
   std::vector<PathResult> results;  // in the order of the targets
 };
 
+struct TryPaths {
+  using Reply = PathsTried;
+  std::vector<PathTarget> targets;
+  double limit_seconds = 3;
+  std::int64_t pings = 3;  // of a target that answers: the first one may find cold caches
+};
+
+struct FlowMeasured {
+  double bytes_per_second = 0;  // by the host that receives; 0: this one has sent
+};
+
 // One flow has two requests: one host sends while the other receives, over one link per endpoint.
-struct SendFlow {
-  std::int64_t to = 0;
+struct MeasureFlow {
+  using Reply = FlowMeasured;
+  std::int64_t peer = 0;  // the other host
   std::vector<std::string> endpoints;
-  double seconds = 0;
-};
-
-struct ReceiveFlow {
-  std::int64_t from = 0;
-  std::vector<std::string> endpoints;
-};
-
-struct FlowMeasured {  // by the host that receives
-  double bytes_per_second = 0;
-};
-
-// A block of this model, forward and backward, as a stage would compute it.
-struct MeasureCompute {
-  std::string model_config;
-  std::int64_t rows = 0;
-  std::int64_t row = 0;  // tokens
-  std::int64_t threads = 1;
-  bool gpu = false;  // where there is one
+  std::optional<double> send_seconds = {};  // absent: this host receives
 };
 
 struct ComputeMeasured {
@@ -83,19 +78,25 @@ struct ComputeMeasured {
   std::vector<std::int64_t> gpu_memory;  // of each GPU that it could use
 };
 
-// A port here for the stage that connects over the relay.
-struct DialRelay {
-  std::string token;
-  std::string relay;
+// A block of this model, forward and backward, as a stage would compute it.
+struct MeasureCompute {
+  using Reply = ComputeMeasured;
+  std::string model_config;
+  std::int64_t rows = 0;
+  std::int64_t row = 0;  // tokens
+  std::int64_t threads = 1;
+  bool gpu = false;  // where there is one
 };
 
-struct BindRelay {  // the stage that listens at `stage` is reached over the relay
+// One end of a relayed link. With `stage`, the endpoint of the stage that listens, that stage is
+// reached over the relay; without, a port is opened here for the stage that connects.
+struct JoinRelay {
+  using Reply = ListensAt;
   std::string token;
   std::string relay;
-  std::string stage;
+  std::string stage = {};
 };
 
-using PathRequest =
-    std::variant<OpenPort, TryPaths, SendFlow, ReceiveFlow, MeasureCompute, DialRelay, BindRelay>;
+using PathRequest = std::variant<OpenPort, TryPaths, MeasureFlow, MeasureCompute, JoinRelay>;
 
 }  // namespace strait::hosts

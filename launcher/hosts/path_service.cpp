@@ -38,48 +38,34 @@ constexpr milliseconds kLongestPause{2000};
 
 }  // namespace
 
-AgentMessage PathService::perform(const PathRequest& request) {
-  try {
-    return std::visit([this](const auto& known) { return reply_to(known); }, request);
-  } catch (const PathError& error) {
-    return Failure{base::ExitCode::peer_lost, error.what()};
-  } catch (const std::exception& error) {
-    return base::describe_failure(error);
-  }
-}
-
-AgentMessage PathService::reply_to(const OpenPort& request) {
+PortOpened PathService::reply_to(const OpenPort& request) {
   probe_links_.reset();  // its ports may be the only free ones
-  if (request.addresses.empty()) return Done{};
+  if (request.addresses.empty()) return {};
   probe_links_ = std::make_unique<ProbeLinks>(node_, ports_, request);
   return probe_links_->opened();
 }
 
-AgentMessage PathService::reply_to(const TryPaths& request) {
+PathsTried PathService::reply_to(const TryPaths& request) {
   const std::chrono::duration<double> limit(request.limit_seconds);
-  return PathsTried{probe_links().try_paths(
-      request.targets, std::chrono::duration_cast<std::chrono::milliseconds>(limit),
-      static_cast<int>(request.pings))};
+  return {probe_links().try_paths(request.targets,
+                                  std::chrono::duration_cast<std::chrono::milliseconds>(limit),
+                                  static_cast<int>(request.pings))};
 }
 
-AgentMessage PathService::reply_to(const SendFlow& request) {
-  probe_links().send_flow(request.to, request.endpoints, request.seconds,
-                          Clock::now() + kMeasureLimit);
-  return Done{};
+FlowMeasured PathService::reply_to(const MeasureFlow& request) {
+  const auto deadline = Clock::now() + kMeasureLimit;
+  if (!request.send_seconds) {
+    return {probe_links().receive_flow(request.peer, request.endpoints, deadline)};
+  }
+  probe_links().send_flow(request.peer, request.endpoints, *request.send_seconds, deadline);
+  return {};
 }
 
-AgentMessage PathService::reply_to(const ReceiveFlow& request) {
-  return FlowMeasured{
-      probe_links().receive_flow(request.from, request.endpoints, Clock::now() + kMeasureLimit)};
-}
-
-AgentMessage PathService::reply_to(const DialRelay& request) {
-  return ListensAt{relay_client().dial(endpoint_of(request.relay), request.token).text()};
-}
-
-AgentMessage PathService::reply_to(const BindRelay& request) {
-  relay_client().bind(endpoint_of(request.relay), request.token, endpoint_of(request.stage));
-  return Done{};
+ListensAt PathService::reply_to(const JoinRelay& request) {
+  const net::Endpoint relay = endpoint_of(request.relay);
+  if (request.stage.empty()) return {relay_client().dial(relay, request.token).text()};
+  relay_client().bind(relay, request.token, endpoint_of(request.stage));
+  return {};
 }
 
 ProbeLinks& PathService::probe_links() {
@@ -106,7 +92,7 @@ ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureC
     throw base::UserError(base::ExitCode::internal, "{} --measure has not answered: {}", program,
                           base::printable(child.errors()));
   }
-  const AgentMessage reply = parse_agent_message(std::as_bytes(std::span(line))).content;
+  const auto reply = ReplyFrame<ComputeMeasured>::parse(std::as_bytes(std::span(line)));
   if (const auto* failed = std::get_if<Failure>(&reply)) {
     throw base::UserError(failed->code, failed->text);
   }

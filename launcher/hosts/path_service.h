@@ -86,17 +86,24 @@ class PathService {
   PathService(net::NodeOptions node, std::pair<int, int> ports, Measure measure)
       : node_(std::move(node)), ports_(std::move(ports)), measure_(std::move(measure)) {}
 
-  // The reply. Errors are replies, too: the launcher decides what they mean for the run.
-  AgentMessage perform(const PathRequest& request);
+  // Errors are replies, too: the launcher decides what they mean for the run.
+  template <class Request>
+  ReplyTo<Request> perform(const Request& request) {
+    try {
+      return reply_to(request);
+    } catch (const PathError& error) {
+      return Failure{base::ExitCode::peer_lost, error.what()};
+    } catch (const std::exception& error) {
+      return base::describe_failure(error);
+    }
+  }
 
  private:
-  AgentMessage reply_to(const OpenPort& request);
-  AgentMessage reply_to(const TryPaths& request);
-  AgentMessage reply_to(const SendFlow& request);
-  AgentMessage reply_to(const ReceiveFlow& request);
-  AgentMessage reply_to(const MeasureCompute& request) { return measure_(request); }
-  AgentMessage reply_to(const DialRelay& request);
-  AgentMessage reply_to(const BindRelay& request);
+  PortOpened reply_to(const OpenPort& request);
+  PathsTried reply_to(const TryPaths& request);
+  FlowMeasured reply_to(const MeasureFlow& request);
+  ComputeMeasured reply_to(const MeasureCompute& request) { return measure_(request); }
+  ListensAt reply_to(const JoinRelay& request);
   ProbeLinks& probe_links();
   RelayClient& relay_client();
 

@@ -136,12 +136,12 @@ void TransferAgent::link_hosts(const net::ProcessName& one, const net::ProcessNa
                     std::chrono::steady_clock::now() - peers_.added(*peer) < kConnecting);
   };
   if (!is_up(listens) || !is_up(connects)) return then();
-  Connect connect{lower, peers_.host(*listens), "", peers_.key(*listens)};
-  options_.ask(lower, Accept{greater, peers_.key(*connects)},
+  const LinkWith connect{lower, peers_.key(*listens), peers_.host(*listens)};
+  options_.ask(lower, LinkWith{greater, peers_.key(*connects), peers_.host(*connects)},
                [ask = options_.ask, greater = greater, connect, then](const FileReply& reply) {
-                 const auto* accepts = std::get_if<ListensAt>(&reply);
+                 const auto* accepts = std::get_if<hosts::ListensAt>(&reply);
                  if (accepts != nullptr && !accepts->endpoint.empty()) {
-                   Connect to = connect;
+                   LinkWith to = connect;
                    to.endpoint = accepts->endpoint;
                    ask(greater, to, [](const FileReply&) {});
                  }
@@ -157,12 +157,12 @@ std::future<std::uint64_t> TransferAgent::put(const net::ProcessName& host, cons
 std::future<std::uint64_t> TransferAgent::prune(const net::ProcessName& host,
                                                 const fs::path& run_directory,
                                                 const std::vector<store::Step>& steps) {
-  return ask(host, Prune{run_directory.string(), steps});
+  return ask(host, Prune{.path = run_directory.string(), .steps = steps});
 }
 
 std::future<std::uint64_t> TransferAgent::rewind(const net::ProcessName& host,
                                                  const fs::path& run_directory, store::Step step) {
-  return ask(host, Rewind{run_directory.string(), step});
+  return ask(host, Prune{.path = run_directory.string(), .resumed = step});
 }
 
 void TransferAgent::perform(Stat stat, OnFileReply on_reply) {
@@ -210,18 +210,12 @@ void TransferAgent::perform(Put put, OnFileReply on_reply) {
 void TransferAgent::perform(Prune prune, OnFileReply on_reply) {
   file_worker_->add([prune = std::move(prune), on_reply = std::move(on_reply)] {
     answer(on_reply, [&] {
+      if (prune.resumed) {
+        store::set_aside_newer(prune.path, *prune.resumed, store::Uncommitted::set_aside);
+      }
       const store::Pruned pruned = store::prune_all_but(prune.path, prune.steps);
       if (pruned.left.empty()) return Done{};
       throw store::StoreError(store::StoreError::Kind::storage_io, pruned.left.front().reason);
-    });
-  });
-}
-
-void TransferAgent::perform(Rewind rewind, OnFileReply on_reply) {
-  file_worker_->add([rewind = std::move(rewind), on_reply = std::move(on_reply)] {
-    answer(on_reply, [&] {
-      store::set_aside_newer(rewind.path, rewind.step, store::Uncommitted::set_aside);
-      return Done{};
     });
   });
 }

@@ -82,7 +82,6 @@ class TransferAgent {
   void perform(Fetch fetch, OnFileReply on_reply);
   void perform(Put put, OnFileReply on_reply);
   void perform(Prune prune, OnFileReply on_reply);
-  void perform(Rewind rewind, OnFileReply on_reply);
 
   TransferTotals totals() const {
     return {server_.sent_bytes(), fetcher_.fetched_bytes(), fetcher_.repeated_bytes()};

@@ -38,22 +38,13 @@ void work_on_hosts(const std::vector<std::size_t>& hosts,
   throw base::UserError(code, "{}{}", fmt::join(sentences, "\n"), advice(failed));
 }
 
-constexpr auto kAsMessage = [](const auto& request) -> hosts::LauncherMessage { return request; };
-
 // The failure names the host.
-transfer::FileReply file_reply(const std::string& host, const hosts::AgentMessage& reply) {
-  const auto failure = [&host](base::ExitCode code, const std::string& text) {
-    return base::Failure{code, fmt::format("host {}: {}", host, text)};
-  };
-  if (const auto* failed = std::get_if<base::Failure>(&reply)) {
-    return failure(failed->code, failed->text);
-  }
-  return std::visit(
-      [&failure]<class Reply>(const Reply& one) -> transfer::FileReply {
-        if constexpr (std::is_constructible_v<transfer::FileReply, Reply>) return one;
-        return failure(base::ExitCode::internal, "its agent sent the reply to another request");
-      },
-      reply);
+template <class Reply>
+transfer::FileReply file_reply(const std::string& host,
+                               const std::variant<base::Failure, Reply>& reply) {
+  if (const auto* done = std::get_if<Reply>(&reply)) return *done;
+  const auto& failed = std::get<base::Failure>(reply);
+  return base::Failure{failed.code, fmt::format("host {}: {}", host, failed.text)};
 }
 
 // From the agents' jobs to their first message.
@@ -220,10 +211,13 @@ void RunHosts::start_transfer(const plan::RunFile& run) {
   options.ask = [this](const net::ProcessName& host, const transfer::FileRequest& request,
                        const transfer::OnFileReply& on_reply) {
     const std::size_t number = host.replica;  // see ProcessName::host_agent()
-    agents_->ask(number, std::visit(kAsMessage, request),
-                 [name = agents_->name(number), on_reply](const hosts::AgentMessage& reply) {
-                   on_reply(file_reply(name, reply));
-                 });
+    std::visit(
+        [&](const auto& one) {
+          agents_->ask(number, one, [name = agents_->name(number), on_reply](const auto& reply) {
+            on_reply(file_reply(name, reply));
+          });
+        },
+        request);
   };
   auto transfer_agent = std::make_unique<transfer::TransferAgent>(options);
   std::vector<RunTransfer::Host> hosts;

@@ -204,11 +204,11 @@ void RunReach::set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link
   if (!relay_) relay_ = std::make_unique<hosts::Relay>(plan.recipe.hosts.ports);
   one.relay = relay_endpoint(*relay_, launcher_addresses[one.binds]);
   relay_->admit(one.token);
-  const auto replies = agents_.ask_all(
-      {{dials, hosts::DialRelay{one.token, relay_endpoint(*relay_, launcher_addresses[dials])}}},
-      kRelayAnswer);
+  const std::map<std::size_t, hosts::JoinRelay> request = {
+      {dials, {one.token, relay_endpoint(*relay_, launcher_addresses[dials])}}};
+  const auto replies = agents_.ask_all(request, kRelayAnswer);
   std::string problem;
-  const auto* dialled = hosts::content_of<hosts::ListensAt>(replies.at(dials), problem);
+  const auto* dialled = hosts::content_of(replies.at(dials), problem);
   if (dialled == nullptr) {
     throw base::UserError(base::ExitCode::bad_input, "host {} cannot relay {}: {}",
                           agents_.name(dials), link.name, problem);
@@ -223,9 +223,9 @@ std::map<std::string, std::string> RunReach::connect_endpoints(
     const auto found = relayed_.find(link);
     if (found == relayed_.end()) continue;
     Relayed& one = found->second;
-    // Sent only when it changes: a repeated BindRelay breaks the connections of the link.
+    // Sent only when it changes: a repeated request breaks the connections of the link.
     if (one.stage != endpoint)
-      agents_.ask(one.binds, hosts::BindRelay{one.token, one.relay, endpoint});
+      agents_.ask(one.binds, hosts::JoinRelay{one.token, one.relay, endpoint});
     one.stage = std::exchange(endpoint, one.connect_to);
   }
   return endpoints;

@@ -65,18 +65,18 @@ hosts::ComputeMeasured measure_compute(const hosts::MeasureCompute& order) {
 }
 
 base::ExitCode serve_measurement(int input, int output) {
-  hosts::AgentMessage reply;
+  hosts::ReplyTo<hosts::MeasureCompute> reply;
   try {
     const std::string text = base::read_all(input, "what to measure", kMaxOrderBytes, kOrderLimit);
     const hosts::LauncherMessage order =
-        hosts::parse_launcher_message(std::as_bytes(std::span(text))).content;
+        hosts::parse_launcher_message(std::as_bytes(std::span(text)));
     reply = measure_compute(std::get<hosts::MeasureCompute>(order));
   } catch (const std::exception& error) {
     // The reply is the only way to say what went wrong: the agent reads nothing else from this
     // process.
     reply = base::describe_failure(error);
   }
-  net::Frame line = format(reply);
+  net::Frame line = hosts::ReplyFrame<hosts::ComputeMeasured>::format(reply);
   // The agent reads one line. JSON on one line has no line break of its own.
   line.push_back(std::byte{'\n'});
   return base::write_all(output, line) ? base::ExitCode::done : base::ExitCode::peer_lost;

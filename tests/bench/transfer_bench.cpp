@@ -156,7 +156,7 @@ void transfer_to_hosts(const std::vector<std::string>& args) {
                          const OnFileReply& on_reply) {
     // All agents are linked by hand.
     const auto* fetch = std::get_if<Fetch>(&request);
-    if (fetch == nullptr) return on_reply(ListensAt{});
+    if (fetch == nullptr) return on_reply(hosts::ListensAt{});
     hosts.at(host.replica).agent->perform(*fetch, on_reply);
   };
   BenchHost launcher =

@@ -40,19 +40,23 @@ class HostAgentsTest : public testing::Test {
         std::move(agents), [](auto, const auto&) {}, [this] { poll_(); });
     agents_->tolerate_outages();
   }
-  void say(std::size_t host, const AgentMessage& message, std::uint64_t number = 0) {
-    remote_.at(host)->send(format(message, number));
+  void say(std::size_t host, const AgentMessage& message) {
+    remote_.at(host)->send(with_number(0, format(message)));
+  }
+  template <class Reply>
+  void reply(std::size_t host, std::uint64_t number, const Reply& reply) {
+    remote_.at(host)->send(with_number(number, ReplyFrame<Reply>::format(reply)));
   }
   // The number of the next request of a host.
   std::uint64_t take_request(std::size_t host) {
-    return parse_launcher_message(remote_.at(host)->receive()).number;
+    return take_number(remote_.at(host)->receive()).number;
   }
   std::unique_ptr<base::Process> start(net::ProcessName process, std::size_t host) {
     base::Launch launch;
     launch.process = process;
     launch.host = host;
     auto answer = std::async(std::launch::async,
-                             [this, host] { say(host, ProcessStarted{7}, take_request(host)); });
+                             [this, host] { reply(host, take_request(host), ProcessStarted{7}); });
     auto started = agents_->start(launch);
     answer.get();
     return started;
@@ -64,6 +68,7 @@ class HostAgentsTest : public testing::Test {
     EXPECT_THAT(status->lost, HasSubstr(fmt::format("its host h{} is gone", host)));
   }
 
+  const std::map<std::size_t, JoinRelay> to_host_1_{{1, {}}};
   std::vector<Link> remote_{2};
   std::function<void()> poll_ = [] {};
   std::unique_ptr<HostAgents> agents_;
@@ -114,10 +119,10 @@ TEST_F(HostAgentsTest, RestartedAgentRecoversHostButNotItsProcesses) {
 TEST_F(HostAgentsTest, HostReportsNoProcessOfAnotherHost) {
   come_up();
   const auto one = start({0, 1}, 1);
-  say(0, ProcessEnded{{0, 1}, 0, {}});
+  say(0, ProcessReport{.process = {0, 1}, .code = 0});
   const auto later = start({0, 0}, 0);  // read after it
   EXPECT_EQ(one->exit_status(), std::nullopt);
-  say(1, ProcessEnded{{0, 1}, 3, {}});
+  say(1, ProcessReport{.process = {0, 1}, .code = 3});
   const auto status = one->wait_until(Clock::now() + 20s);
   ASSERT_TRUE(status);
   EXPECT_EQ(status->code, 3);
@@ -144,7 +149,7 @@ TEST_F(HostAgentsTest, GoodbyeIsPassedOnWhileProcessesGoOn) {
   const auto one = start({0, 1}, 1);
   EXPECT_FALSE(one->host_leaves());
   say(1, Goodbye{});
-  say(1, ProcessEnded{{0, 1}, 0, {}});
+  say(1, ProcessReport{.process = {0, 1}, .code = 0});
   ASSERT_TRUE(one->wait_until(Clock::now() + 20s));
   EXPECT_TRUE(one->host_leaves());
   EXPECT_EQ(one->exit_status()->code, 0);
@@ -185,7 +190,8 @@ TEST_F(HostAgentsTest, RefusedProcessIsAnErrorOfItsHost) {
   launch.process = {0, 1};
   launch.host = 1;
   auto started = std::async(std::launch::async, [&] { return agents_->start(launch); });
-  say(1, Failure{base::ExitCode::mismatch, "no program"}, take_request(1));
+  remote_[1]->send(with_number(take_request(1), ReplyFrame<ProcessStarted>::format(Failure{
+                                                    base::ExitCode::mismatch, "no program"})));
   EXPECT_EQ(base::user_error(base::ExitCode::mismatch, [&] { started.get(); }),
             "host h1: no program");
   remote_[0].reset();
@@ -194,16 +200,16 @@ TEST_F(HostAgentsTest, RefusedProcessIsAnErrorOfItsHost) {
 
 TEST_F(HostAgentsTest, RepliesBelongToTheirRequestsInAnyOrder) {
   come_up();
-  auto one = agents_->ask(0, DialRelay{});
-  auto other = agents_->ask(0, DialRelay{});
+  auto one = agents_->ask(0, JoinRelay{});
+  auto other = agents_->ask(0, JoinRelay{});
   const std::uint64_t first = take_request(0);
   const std::uint64_t second = take_request(0);
-  say(1, ListensAt{"of another host"}, first);
-  say(0, ListensAt{"second"}, second);
+  reply(1, first, ListensAt{"of another host"});
+  reply(0, second, ListensAt{"second"});
   EXPECT_EQ(std::get<ListensAt>(other.get()).endpoint, "second");
-  say(0, ListensAt{"again"}, second);
-  say(0, ListensAt{"never asked"}, 77);
-  say(0, ListensAt{"first"}, first);
+  reply(0, second, ListensAt{"again"});
+  reply(0, 77, ListensAt{"never asked"});
+  reply(0, first, ListensAt{"first"});
   EXPECT_EQ(std::get<ListensAt>(one.get()).endpoint, "first");
   remote_[0].reset();
   remote_[1].reset();
@@ -211,32 +217,30 @@ TEST_F(HostAgentsTest, RepliesBelongToTheirRequestsInAnyOrder) {
 
 TEST_F(HostAgentsTest, RequestsFailWhenTheirHostIsLost) {
   come_up();
-  auto before = agents_->ask(1, DialRelay{});
+  auto before = agents_->ask(1, JoinRelay{});
   agents_->mark_lost(1, "its agent has ended");  // its link may wait for a long time yet
-  auto after = agents_->ask(1, DialRelay{});
+  auto after = agents_->ask(1, JoinRelay{});
   for (auto* reply : {&before, &after}) {
-    const AgentMessage failed = reply->get();
+    const ReplyTo<JoinRelay> failed = reply->get();
     EXPECT_EQ(std::get<Failure>(failed).code, base::ExitCode::peer_lost);
     EXPECT_EQ(std::get<Failure>(failed).text, "its agent has ended");
   }
-  EXPECT_THAT(base::user_error(base::ExitCode::peer_lost,
-                               [&] {
-                                 agents_->ask_all({{1, DialRelay{}}}, 20s);
-                               }),
-              HasSubstr("host h1: its agent has ended"));
+  EXPECT_THAT(
+      base::user_error(base::ExitCode::peer_lost, [&] { agents_->ask_all(to_host_1_, 20s); }),
+      HasSubstr("host h1: its agent has ended"));
   remote_[0].reset();
 }
 
 TEST_F(HostAgentsTest, RequestsFailWhenAnotherAgentIsStarted) {
   come_up();
-  auto before = agents_->ask(1, DialRelay{});
+  auto before = agents_->ask(1, JoinRelay{});
   const std::uint64_t number = take_request(1);
   const Link former = std::exchange(remote_[1], nullptr);
   agents_->replace(1, link_to(1), "new key");
   EXPECT_TRUE(std::holds_alternative<Failure>(before.get()));
-  auto after = agents_->ask(1, DialRelay{});
-  say(1, ListensAt{"of the former request"}, number);
-  say(1, ListensAt{"here"}, take_request(1));
+  auto after = agents_->ask(1, JoinRelay{});
+  reply(1, number, ListensAt{"of the former request"});
+  reply(1, take_request(1), ListensAt{"here"});
   EXPECT_EQ(std::get<ListensAt>(after.get()).endpoint, "here");
   remote_[0].reset();
   remote_[1].reset();
@@ -244,30 +248,63 @@ TEST_F(HostAgentsTest, RequestsFailWhenAnotherAgentIsStarted) {
 
 TEST_F(HostAgentsTest, WaitForRepliesEndsWhenItIsGivenUp) {
   come_up();
-  EXPECT_THAT(base::user_error(base::ExitCode::stalled,
-                               [&] {
-                                 agents_->ask_all({{1, DialRelay{}}}, 0s);
-                               }),
+  EXPECT_THAT(base::user_error(base::ExitCode::stalled, [&] { agents_->ask_all(to_host_1_, 0s); }),
               HasSubstr("host h1 has not replied within 0 s"));
   poll_ = [] { throw base::UserError(base::ExitCode::interrupted, "stopped"); };
-  EXPECT_EQ(base::user_error(base::ExitCode::interrupted,
-                             [&] {
-                               agents_->ask_all({{1, DialRelay{}}}, 20s);
-                             }),
-            "stopped");
+  EXPECT_EQ(
+      base::user_error(base::ExitCode::interrupted, [&] { agents_->ask_all(to_host_1_, 20s); }),
+      "stopped");
   remote_[0].reset();
   remote_[1].reset();
 }
 
 TEST_F(HostAgentsTest, HostWithMalformedMessageIsLost) {
   come_up();
-  auto reply = agents_->ask(1, DialRelay{});
-  net::Frame frame = format(ListensAt{"here"}, take_request(1));
+  auto reply = agents_->ask(1, JoinRelay{});
+  net::Frame frame = with_number(0, format(Goodbye{}));
   frame.pop_back();
   remote_[1]->send(std::move(frame));
   EXPECT_TRUE(std::holds_alternative<Failure>(reply.get()));
   EXPECT_TRUE(agents_->lost(1));
   remote_[0].reset();
+}
+
+TEST_F(HostAgentsTest, ReplyOfAnotherTypeFailsTheRequest) {
+  come_up();
+  auto asked = agents_->ask(1, JoinRelay{});
+  reply(1, take_request(1), ProcessStarted{7});
+  const ReplyTo<JoinRelay> failed = asked.get();
+  EXPECT_THAT(std::get<Failure>(failed).text, HasSubstr("its agent sent no reply to the request"));
+  EXPECT_FALSE(agents_->lost(1));
+  remote_[0].reset();
+  remote_[1].reset();
+}
+
+// Whoever sees the end reads the last lines.
+TEST_F(HostAgentsTest, LogOfAProcessIsThereBeforeItsEnd) {
+  std::vector<HostAgents::Agent> agents;
+  agents.push_back({"h0", link_to(0), ""});
+  agents.push_back({"h1", link_to(1), ""});
+  std::promise<std::string> kept;
+  std::promise<void> seen;
+  agents_ = std::make_unique<HostAgents>(
+      std::move(agents),
+      [&](auto, const std::string& text) {
+        kept.set_value(text);
+        seen.get_future().get();
+      },
+      [] {});
+  agents_->tolerate_outages();
+  const auto one = start({0, 1}, 1);
+  say(1, ProcessReport{{0, 1}, "last line\n", 3, {}});
+  EXPECT_EQ(kept.get_future().get(), "last line\n");
+  EXPECT_EQ(one->exit_status(), std::nullopt);
+  seen.set_value();
+  const auto status = one->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->code, 3);
+  remote_[0].reset();
+  remote_[1].reset();
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ TEST(PathProbe, ClosesPortsAfterProbes) {
     endpoint = ports.addresses(1).at(0).endpoints.at(0);
   }
   // Replied to only after the port is closed.
-  const auto replies = hosts.agents->ask_all({{1, TryPaths{{}, 1}}}, std::chrono::seconds(20));
+  const auto replies = hosts.agents->ask_all(std::map<std::size_t, TryPaths>{{1, {{}, 1}}},
+                                             std::chrono::seconds(20));
   EXPECT_THAT(std::get<Failure>(replies.at(1)).text, HasSubstr("no port for probes"));
   EXPECT_NO_THROW(listen_at("127.0.0.1", {net::Endpoint::parse(endpoint)->port, 0})) << endpoint;
 }
@@ -99,28 +100,30 @@ TEST(PathProbe, ReportsLostHost) {
 TEST(PathProbe, ReturnsMeasurementErrorAsReply) {
   ServedHosts hosts(1);
   const OpenPorts ports(*hosts.agents, {{"127.0.0.1"}});
-  const ReceiveFlow request{7, {"tcp://127.0.0.1:1"}};
-  const auto replies = hosts.agents->ask_all({{0, request}}, std::chrono::seconds(20));
+  const std::map<std::size_t, MeasureFlow> request{{0, {7, {"tcp://127.0.0.1:1"}}}};
+  const auto replies = hosts.agents->ask_all(request, std::chrono::seconds(20));
   EXPECT_THAT(std::get<Failure>(replies.at(0)).text,
               AllOf(HasSubstr("agent 7 is not a peer"), Not(HasSubstr("invariant"))));
 }
 
 // Probes the path from host 0 to host 1, which says that it listens at this endpoint.
-std::vector<PathProbe> probe_played(const std::string& endpoint, const AgentMessage& tried) {
-  ServedHosts hosts(2, [&](std::size_t host, const LauncherMessage&) -> AgentMessage {
-    return host == 0 ? tried : PortOpened{{{"", {endpoint}}}, {}};
+template <class Reply>
+std::vector<PathProbe> probe_played(const std::string& endpoint, const Reply& tried) {
+  ServedHosts hosts(2, [&](std::size_t host, const LauncherMessage&) {
+    return host == 0 ? ReplyFrame<Reply>::format(tried)
+                     : ReplyFrame<PortOpened>::format(PortOpened{{{"", {endpoint}}}, {}});
   });
   const OpenPorts ports(*hosts.agents, {{}, {"127.0.0.1"}});
   return probe_paths(*hosts.agents, ports, {{0, 1}});
 }
-std::string refusal(const std::string& endpoint, const AgentMessage& tried) {
+std::string refusal(const std::string& endpoint, const PathsTried& tried) {
   return refusal_of<base::UserError>([&] { probe_played(endpoint, tried); });
 }
 
 TEST(PathProbe, RejectsReplyOfAnotherKind) {
   const auto tries = probe_played("tcp://127.0.0.1:1", FlowMeasured{});
   ASSERT_EQ(tries.size(), 1U);
-  EXPECT_THAT(tries[0].problem, HasSubstr("sent the reply to another request"));
+  EXPECT_THAT(tries[0].problem, HasSubstr("its agent sent no reply to the request"));
 }
 
 TEST(PathProbe, NamesHostThatReportsNonsense) {

@@ -15,8 +15,8 @@ namespace strait::hosts {
 // sockets between the hosts.
 class ServedHosts {
  public:
-  // The reply of a host.
-  using Reply = std::function<AgentMessage(std::size_t host, const LauncherMessage& request)>;
+  // The message of a host's reply.
+  using Reply = std::function<net::Frame(std::size_t host, const LauncherMessage& request)>;
 
   explicit ServedHosts(std::size_t count, Reply reply = {}) : reply_(std::move(reply)) {
     std::vector<HostAgents::Agent> launched;
@@ -57,20 +57,25 @@ class ServedHosts {
   void serve(std::size_t host) {
     try {
       while (true) {
-        const auto [number, request] = parse_launcher_message(links_[host]->receive());
-        if (std::holds_alternative<Leave>(request)) return;
-        links_[host]->send(format(reply_ ? reply_(host, request) : served(host, request), number));
+        const net::Frame frame = links_[host]->receive();
+        const auto [number, message] = take_number(frame);
+        const LauncherMessage request = parse_launcher_message(message);
+        if (std::holds_alternative<End>(request)) return;
+        links_[host]->send(
+            with_number(number, reply_ ? reply_(host, request) : served(host, request)));
       }
     } catch (const net::LinkError&) {  // it has ended
     }
   }
-  AgentMessage served(std::size_t host, const LauncherMessage& request) {
+  net::Frame served(std::size_t host, const LauncherMessage& request) {
     return std::visit(
-        [&](const auto& one) -> AgentMessage {
-          if constexpr (std::is_constructible_v<PathRequest, decltype(one)>) {
-            return paths_[host]->perform(one);
+        [&]<class Request>(const Request& one) {
+          if constexpr (std::is_constructible_v<PathRequest, Request>) {
+            return ReplyFrame<typename Request::Reply>::format(paths_[host]->perform(one));
+          } else {
+            return ReplyFrame<ListensAt>::format(
+                Failure{base::ExitCode::internal, "not about paths"});
           }
-          return Failure{base::ExitCode::internal, "not about paths"};
         },
         request);
   }

@@ -71,8 +71,8 @@ void TransferHost::perform(const FileRequest& request, const OnFileReply& on_rep
   if (!agent) return;
   std::visit(
       [&]<class Request>(const Request& one) {
-        if constexpr (std::is_same_v<Request, Accept> || std::is_same_v<Request, Connect>) {
-          (*reply)(ListensAt{});
+        if constexpr (std::is_same_v<Request, LinkWith>) {
+          (*reply)(hosts::ListensAt{});
         } else {
           agent->perform(one, [reply](const FileReply& made) { (*reply)(made); });
         }
