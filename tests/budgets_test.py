@@ -38,7 +38,7 @@ LISTS = {
     "stages/stage.cpp": 380,  # constructs all parts, with the names of what Muon updates
     "stages/adamw.cpp": 370,  # updates of whole parameters, and in parts: narrow, off-loaded or by Muon
     "launcher/recipe/plan.h": 175,  # one value: the plan, with the parts of a step
-    "launcher/run/control_message.h": 205,  # all messages of one link
+    "launcher/run/control_message.h": 175,  # all messages of one link
     "launcher/recipe/recipe.h": 160,  # one value: the recipe
     "launcher/recipe/recipe_values.h": 160,
     "launcher/recipe/recipe_rules.cpp": 380,  # rules about several keys, one below the other
@@ -59,7 +59,7 @@ HOUSE = {
     "headers with one user": (0, 71),
     "lines of includes and namespaces, %": (0, 7.3),
     "comments in sources, %": (4.3, 100),
-    "kinds of messages": (0, 48),
+    "kinds of messages": (0, 40),
 }
 NAMELESS_TYPES = re.compile(
     r"\b(?:class|struct)\s+(\w*(?:Manager|Context|Engine|Helper|Helpers|Util|Utils))\b\s*(?:final\s*)?[:{]")

@@ -243,18 +243,16 @@ std::optional<run::ExtendSequence> Generation::extend(std::size_t number, std::s
 }
 
 std::vector<run::InferenceRequest> Generation::on_answer(const run::InferenceAnswer& answer) {
-  const auto* chosen = std::get_if<run::ChosenTokens>(&answer);
-  const bool known = chosen != nullptr && chosen->number >= 0 &&
-                     chosen->number < std::ssize(batches_) &&
-                     batches_[static_cast<std::size_t>(chosen->number)].in_flight;
+  const bool known = answer.number >= 0 && answer.number < std::ssize(batches_) &&
+                     batches_[static_cast<std::size_t>(answer.number)].in_flight;
   if (!known) throw base::MessageError("tokens of a batch that is not in flight");
-  Batch& batch = batches_[static_cast<std::size_t>(chosen->number)];
-  if (!std::ranges::equal(chosen->tokens, batch.awaited, {}, &run::ChosenToken::sequence,
+  Batch& batch = batches_[static_cast<std::size_t>(answer.number)];
+  if (!std::ranges::equal(answer.tokens, batch.awaited, {}, &run::ChosenToken::sequence,
                           [](std::size_t one) { return static_cast<std::int64_t>(one); })) {
     throw base::MessageError("tokens of sequences that do not go on");
   }
   batch.in_flight = false;
-  for (const run::ChosenToken& one : chosen->tokens) {
+  for (const run::ChosenToken& one : answer.tokens) {
     const auto number = static_cast<std::size_t>(one.sequence);
     if (!append(number, one)) continue;
     std::erase(batch.running, number);
@@ -268,7 +266,7 @@ std::vector<run::InferenceRequest> Generation::on_answer(const run::InferenceAns
     ended = Sequence{};
     ended.over = true;
   }
-  auto more = next(static_cast<std::size_t>(chosen->number));
+  auto more = next(static_cast<std::size_t>(answer.number));
   if (!more) return {};
   return {std::move(*more)};
 }

@@ -93,12 +93,10 @@ std::vector<run::InferenceRequest> Evaluation::begin() {
 }
 
 std::vector<run::InferenceRequest> Evaluation::on_answer(const run::InferenceAnswer& answer) {
-  const auto* scored = std::get_if<run::ScoredRows>(&answer);
-  if (scored == nullptr || scored->number < 0 ||
-      scored->number >= static_cast<std::int64_t>(asked_)) {
+  if (!answer.loss_sum || answer.number < 0 || answer.number >= static_cast<std::int64_t>(asked_)) {
     throw base::MessageError("a loss of rows that were not asked for");
   }
-  losses_[static_cast<std::size_t>(scored->number)] = scored->loss_sum;
+  losses_[static_cast<std::size_t>(answer.number)] = *answer.loss_sum;
   ++answered_;
   if (asked_ == losses_.size()) return {};
   return {next()};

@@ -1,20 +1,18 @@
 #include "launcher/run/checkpoint_committer.h"
 
 namespace strait::run {
-namespace {
-
-constexpr const char* kReplicaLeftMeanwhile = "a replica left while it was written";
-
-}  // namespace
 
 bool CheckpointCommitter::is_current(store::Step step, std::uint32_t epoch) {
   if (epoch == membership_.epoch()) return true;
   // A replica left after this checkpoint was begun. Its writers wait for a decision, which is sent
   // once.
-  if (ledger_.outdated(step, epoch)) {
-    workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, epoch});
-  }
+  if (ledger_.outdated(step, epoch)) request_again(step, epoch);
   return false;
+}
+
+void CheckpointCommitter::request_again(store::Step step, std::uint32_t epoch) {
+  workers_.broadcast(
+      CheckpointDecided{step, epoch, "a replica left while it was written", /*again=*/true});
 }
 
 std::optional<Finding> CheckpointCommitter::apply_changes() const {
@@ -28,21 +26,17 @@ std::optional<Finding> CheckpointCommitter::apply_changes() const {
   }
 }
 
-CheckpointCommitter::Result CheckpointCommitter::written(const Worker& from,
-                                                         const ShardsWritten& shards,
-                                                         bool aborting) {
+CheckpointCommitter::Result CheckpointCommitter::add(const Worker& from,
+                                                     const ShardsWritten& shards, bool aborting) {
   if (!is_current(shards.step, shards.epoch)) return {};
+  if (shards.failed) {
+    // The first failed process drops the checkpoint; further failures change nothing.
+    if (!ledger_.failed(shards.step, shards.epoch)) return {};
+    return drop(shards.step, {from.handle.name, shards.code, from.sentence_about(shards.problem)});
+  }
   const auto files = ledger_.written(from.handle.name, shards);
   if (!files || aborting) return {};
   return commit(shards.step, *files);
-}
-
-CheckpointCommitter::Result CheckpointCommitter::failed(const Worker& from,
-                                                        const ShardFailed& failed) {
-  if (!is_current(failed.step, failed.epoch)) return {};
-  // The first failed process drops the checkpoint; further failures change nothing.
-  if (!ledger_.failed(failed.step, failed.epoch)) return {};
-  return drop(failed.step, {from.handle.name, failed.code, from.describe() + ": " + failed.text});
 }
 
 CheckpointCommitter::Result CheckpointCommitter::commit(
@@ -60,13 +54,13 @@ CheckpointCommitter::Result CheckpointCommitter::commit(
   last_drop_.reset();
   last_ = step;
   observers_.notify(&RunObserver::checkpointed, step);
-  return {Committed{step, membership_.epoch()}};
+  return {CheckpointDecided{step, membership_.epoch()}};
 }
 
 CheckpointCommitter::Result CheckpointCommitter::drop(store::Step step, const Finding& why) {
   ++missed_;
   last_drop_ = why;
-  workers_.broadcast(Dropped{step, why.sentence, false, membership_.epoch()});
+  workers_.broadcast(CheckpointDecided{step, membership_.epoch(), why.sentence});
   observers_.notify(&RunObserver::checkpoint_failed, step, why.sentence);
   return {.dropped = true};
 }
@@ -104,7 +98,7 @@ std::size_t CheckpointCommitter::members() const {
 
 void CheckpointCommitter::on_replica_left(std::uint32_t former) {
   for (const store::Step step : ledger_.regroup(membership_.epoch(), members())) {
-    workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, former});
+    request_again(step, former);
   }
 }
 
@@ -144,15 +138,15 @@ bool CheckpointLedger::outdated(store::Step step, std::uint32_t epoch) {
   return epoch < epoch_ && lost_.insert({step, epoch}).second;
 }
 
-void MemoryLedger::add(const Worker& from, const ShardsInMemory& shards) {
+void MemoryLedger::add(const Worker& from, const ShardsWritten& shards) {
   Open& open = open_[shards.step];
   const net::ProcessName name = from.handle.name;
   if (!open.parts.emplace(name, shards.files).second) {
     throw base::MessageError(fmt::format("{} reported its part of checkpoint {} in memory twice",
                                          name.describe(), store::number(shards.step)));
   }
-  open.skipped = open.skipped || shards.skipped;
-  if (!shards.problem.empty()) open.problem = from.describe() + ": " + shards.problem;
+  open.skipped = open.skipped || shards.failed;
+  if (!shards.problem.empty()) open.problem = from.sentence_about(shards.problem);
   if (open.parts.size() < workers_.present().size()) return;
   const Open whole = std::move(open);
   open_.erase(shards.step);
@@ -176,7 +170,10 @@ void MemoryLedger::poll(bool quiet) {
 
 void MemoryLedger::decide(const MemoryDecision& decision, bool quiet) {
   const bool kept = !decision.place.empty();
-  workers_.broadcast(MemoryDecided{decision.step, kept});
+  CheckpointDecided decided{decision.step};
+  decided.in_memory = true;
+  if (!kept) decided.dropped = decision.problem;
+  workers_.broadcast(decided);
   if (kept) observers_.notify(&RunObserver::in_memory, decision.step, decision.place);
   if (quiet || decision.problem.empty() || decision.problem == problem_) return;
   problem_ = decision.problem;

@@ -55,14 +55,14 @@ class CheckpointCommitter {
   // At most one of both. `committed` must still be broadcast: the caller first adds a replica that
   // becomes a member here.
   struct Result {
-    std::optional<Committed> committed = {};
+    std::optional<CheckpointDecided> committed = {};
     bool dropped = false;
   };
-  // `aborting`: parts are counted, but nothing is committed any more.
-  Result written(const Worker& from, const ShardsWritten& shards, bool aborting);
-  Result failed(const Worker& from, const ShardFailed& failed);
+  // A process has written its part, or failed to. `aborting`: parts are counted, but nothing is
+  // committed any more.
+  Result add(const Worker& from, const ShardsWritten& shards, bool aborting);
 
-  // Removes what newer checkpoints replace. Called after Committed was sent, so that training does
+  // Removes what newer checkpoints replace. Called after the decision was sent, so training does
   // not wait. One event per folder that cannot be removed.
   void prune(store::PruneTime time);
 
@@ -80,6 +80,7 @@ class CheckpointCommitter {
  private:
   // False: written in a former epoch. The first time per checkpoint, requests it again.
   bool is_current(store::Step step, std::uint32_t epoch);
+  void request_again(store::Step step, std::uint32_t epoch);
   Result commit(store::Step step, const std::vector<store::ShardFile>& files);
   // The number of workers that write parts of a checkpoint.
   std::size_t members() const;
@@ -107,7 +108,7 @@ class MemoryLedger {
       : workers_(workers), observers_(observers), holder_(holder) {}
 
   // base::MessageError: the process has reported it before.
-  void add(const Worker& from, const ShardsInMemory& shards);
+  void add(const Worker& from, const ShardsWritten& shards);
   // Passes on what was decided, to the processes and the observers. `quiet`: the processes are
   // exiting, so a failed copy is not a problem.
   void poll(bool quiet);

@@ -42,34 +42,25 @@ void describe(auto& f, fields::Is<Evaluated> auto& m) {
   f("margin", m.margin), f("accuracy", m.accuracy);
 }
 void describe(auto& f, fields::Is<ShardsWritten> auto& m) {
-  f("step", m.step), f("files", m.files), f("epoch", m.epoch);
+  f("step", m.step), f("files", m.files), f("epoch", m.epoch), f("in_memory", m.in_memory);
+  f("failed", m.failed), f("problem", m.problem), f("code", m.code);
 }
-void describe(auto& f, fields::Is<ShardFailed> auto& m) {
-  f("step", m.step), f("code", m.code), f("text", m.text), f("epoch", m.epoch);
+void describe(auto& f, fields::Is<CheckpointDecided> auto& m) {
+  f("step", m.step), f("epoch", m.epoch), f("dropped", m.dropped), f("again", m.again);
+  f("in_memory", m.in_memory), f("arrives", m.arrives), f("next_epoch", m.next_epoch);
 }
-void describe(auto& f, fields::Is<ShardsInMemory> auto& m) {
-  f("step", m.step), f("files", m.files), f("skipped", m.skipped), f("problem", m.problem);
-}
-void describe(auto& f, fields::Is<MemoryDecided> auto& m) { f("step", m.step), f("kept", m.kept); }
 void describe(auto& f, fields::Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
 void describe(auto& f, fields::Is<LostReplica> auto& m) {
   f("replica", m.replica), f("text", m.text);
 }
-void describe(auto& f, fields::Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
-void describe(auto& f, fields::Is<Done> auto& m) { f("step", m.step); }
-void describe(auto& /*f*/, fields::Is<Orphaned> auto& /*m*/) {}
+void describe(auto& f, fields::Is<Ended> auto& m) {
+  f("code", m.code), f("text", m.text), f("orphaned", m.orphaned);
+}
 void describe(auto& f, fields::Is<Peers> auto& m) { f("endpoints", m.endpoints); }
 void describe(auto& f, fields::Is<Admit> auto& m) {
   f("number", m.number), f("replica", m.replica), f("keys", m.keys), f("binds", m.binds);
 }
-void describe(auto& f, fields::Is<SaveSoon> auto& m) { f("number", m.number); }
-void describe(auto& /*f*/, fields::Is<StopAfterStep> auto& /*m*/) {}
-void describe(auto& f, fields::Is<Committed> auto& m) {
-  f("step", m.step), f("epoch", m.epoch), f("arrives", m.arrives), f("next_epoch", m.next_epoch);
-}
-void describe(auto& f, fields::Is<Dropped> auto& m) {
-  f("step", m.step), f("text", m.text), f("again", m.again), f("epoch", m.epoch);
-}
+void describe(auto& f, fields::Is<AfterStep> auto& m) { f("stop", m.stop), f("save", m.save); }
 void describe(auto& f, fields::Is<Regroup> auto& m) {
   f("epoch", m.epoch), f("replicas", m.replicas);
 }
@@ -100,21 +91,17 @@ void describe(auto& f, fields::Is<TokenScore> auto& m) {
 void describe(auto& f, fields::Is<ChosenToken> auto& m) {
   f("sequence", m.sequence), f("token", m.token), f("scores", m.scores);
 }
-void describe(auto& f, fields::Is<ChosenTokens> auto& m) {
-  f("number", m.number), f("tokens", m.tokens);
-}
-void describe(auto& f, fields::Is<ScoredRows> auto& m) {
-  f("number", m.number), f("loss_sum", m.loss_sum);
+void describe(auto& f, fields::Is<InferenceAnswer> auto& m) {
+  f("number", m.number), f("tokens", m.tokens), f("loss_sum", m.loss_sum);
 }
 
 // In the order of the variants.
-constexpr auto kStageTypes = std::to_array<std::string_view>(
-    {"hello", "ready", "progress", "step_done", "evaluated", "shards_written", "shard_failed",
-     "event", "lost_replica", "failed", "done", "chosen_tokens", "scored_rows", "shards_in_memory",
-     "orphaned"});
-constexpr auto kCoordinatorTypes = std::to_array<std::string_view>(
-    {"peers", "admit", "save_soon", "stop_after_step", "committed", "dropped", "regroup", "abort",
-     "extend_batch", "score_rows", "memory_decided"});
+constexpr auto kStageTypes =
+    std::to_array<std::string_view>({"hello", "ready", "progress", "step_done", "evaluated",
+                                     "shards_written", "event", "lost_replica", "ended", "answer"});
+constexpr auto kCoordinatorTypes =
+    std::to_array<std::string_view>({"peers", "admit", "after_step", "checkpoint_decided",
+                                     "regroup", "abort", "extend_batch", "score_rows"});
 
 net::Frame format(const StageMessage& message) {
   return base::format_message(message, kStageTypes);

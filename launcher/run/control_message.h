@@ -13,65 +13,37 @@
 // object each). `step` counts updates: 5 means that five updates have been made. Times are seconds.
 namespace strait::run {
 
-// ---- about checkpoints: stage → coordinator
+// ---- about checkpoints
 
-// This process's shards of the checkpoint are durable.
+// Stage → coordinator: this process's shards of the checkpoint are durable or, `in_memory`, in its
+// host's memory (store::MemoryDirectory), of which every process sends one for each step of
+// checkpoint.memory_every.
 struct ShardsWritten {
   store::Step step{};
-  std::vector<store::ShardFile> files;
-  std::uint32_t epoch = 0;  // of the membership in which they were written
-};
-
-struct ShardFailed {
-  store::Step step{};
-  base::ExitCode code = base::ExitCode::storage_io;
-  std::string text;
-  std::uint32_t epoch = 0;
-};
-
-// This process's shards of the checkpoint are in its host's memory (store::MemoryDirectory). Every
-// process sends one for each step of checkpoint.memory_every.
-struct ShardsInMemory {
-  store::Step step{};
   std::vector<store::ShardFile> files = {};
-  bool skipped = false;      // there are none
-  std::string problem = {};  // a sentence: why, if that is not usual
+  std::uint32_t epoch = 0;  // of the membership in which they were written; not in memory
+  bool in_memory = false;
+  bool failed = false;       // there are none
+  std::string problem = {};  // a sentence: why; empty: skipped, as is usual in memory
+  base::ExitCode code = base::ExitCode::storage_io;  // of the problem
 };
 
-// ---- about checkpoints: coordinator → stage
-
-// Make a checkpoint after the next step.
-struct SaveSoon {
-  std::uint32_t number = 0;  // rises with every request
-};
-
-// The checkpoint is complete.
-struct Committed {
+// Coordinator → stage: the decision about the checkpoint. Of one in memory, the next may begin.
+struct CheckpointDecided {
   store::Step step{};
   std::uint32_t epoch = 0;  // in which it was written
+  // Why its shards are removed; absent: it is complete. Older ones stay and training continues.
+  std::optional<std::string> dropped = {};
+  bool again = false;  // write it again, with the current membership
+  bool in_memory = false;
   // A replica that becomes a member at this checkpoint.
   std::optional<std::uint32_t> arrives = {};
   // The epoch of the membership with that replica.
   std::optional<std::uint32_t> next_epoch = {};
 };
 
-// The checkpoint failed. Older ones stay and training continues.
-struct Dropped {
-  store::Step step{};
-  std::string text;
-  bool again = false;       // write it again, with the current membership
-  std::uint32_t epoch = 0;  // in which it was written
-};
-
-// Whether the checkpoint in memory is complete. If it is given up, its shards are removed. The next
-// one may begin.
-struct MemoryDecided {
-  store::Step step{};
-  bool kept = false;
-};
-
-// ---- stage → coordinator. Order: Hello, Ready, then the others; Done or Failed is the last.
-// Answers of a trained model are in inference.h.
+// ---- stage → coordinator. Order: Hello, Ready, then the others; Ended is the last. The answer of
+// a trained model is in inference.h.
 
 struct Hello {
   net::ProcessName process;
@@ -137,18 +109,13 @@ struct LostReplica {
   std::string text;
 };
 
-struct Failed {
-  base::ExitCode code = base::ExitCode::internal;
-  std::string text;  // one sentence
+// The process exits now: all steps are done and all checkpoints are decided, or it has failed.
+struct Ended {
+  base::ExitCode code = base::ExitCode::done;
+  std::string text = {};  // one sentence; empty: it is done
+  // The process that started this one has ended, and will not report the exit of this one.
+  bool orphaned = false;
 };
-
-// All steps are done and all checkpoints are committed or dropped; the process exits now.
-struct Done {
-  store::Step step{};
-};
-
-// The process that started this one has ended and will not report its exit, so this one exits.
-struct Orphaned {};
 
 // ---- coordinator → stage
 
@@ -169,7 +136,11 @@ struct Admit {
   std::map<std::string, std::string> binds = {};
 };
 
-struct StopAfterStep {};  // finish the step, checkpoint, send Done, exit
+// At the end of the step. stages::Requests is its other end.
+struct AfterStep {
+  bool stop = false;       // checkpoint, send Ended, exit
+  std::uint32_t save = 0;  // make a checkpoint after the next step; rises with every request
+};
 
 // The membership changed. The change is in force from the step that the stages agree on.
 struct Regroup {
@@ -177,18 +148,17 @@ struct Regroup {
   std::vector<std::uint32_t> replicas;  // members, ascending
 };
 
-// Exit at once with this code, without Failed: the cause is in another process.
+// Exit at once with this code, without Ended: the cause is in another process.
 struct Abort {
   base::ExitCode code = base::ExitCode::peer_lost;
   std::string text;
   std::string origin;  // "stage 1.0 (host b)"
 };
 
-using StageMessage =
-    std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten, ShardFailed, Event,
-                 LostReplica, Failed, Done, ChosenTokens, ScoredRows, ShardsInMemory, Orphaned>;
-using CoordinatorMessage = std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped,
-                                        Regroup, Abort, ExtendBatch, ScoreRows, MemoryDecided>;
+using StageMessage = std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten, Event,
+                                  LostReplica, Ended, InferenceAnswer>;
+using CoordinatorMessage = std::variant<Peers, Admit, AfterStep, CheckpointDecided, Regroup, Abort,
+                                        ExtendBatch, ScoreRows>;
 
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);

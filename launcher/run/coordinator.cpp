@@ -55,7 +55,7 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
   }
   if (phase_ == Phase::leaving && !workers_.every(&Worker::gone)) {
     observers_.launcher_event(
-        {"lingered", "some processes did not exit after Done and are killed"});
+        {"lingered", "some processes did not exit after their work was done and are killed"});
   }
   // Processes that are still alive must not outlive the launcher: nobody would end them.
   workers_.kill_all();
@@ -88,8 +88,9 @@ void Coordinator::handle(const net::Arrival& arrival) {
   try {
     const StageMessage message = parse_stage_message(arrival.frame());
     watchdog_.heard(from.handle.name, from.heard);
-    if (!from.hello && !std::holds_alternative<Hello>(message) &&
-        !std::holds_alternative<Failed>(message)) {
+    const auto* ended = std::get_if<Ended>(&message);
+    const bool has_failed = ended != nullptr && ended->code != base::ExitCode::done;
+    if (!from.hello && !std::holds_alternative<Hello>(message) && !has_failed) {
       throw base::MessageError("its first message is not Hello");
     }
     std::visit([&](const auto& m) { on(from, m); }, message);
@@ -153,7 +154,8 @@ void Coordinator::on(Worker& from, const Ready& ready) {
                     ReplicasAbsent{absent, membership_.regroup().replicas});
 }
 
-void Coordinator::on_answer(const InferenceAnswer& answer) {
+void Coordinator::on(Worker& /*from*/, const InferenceAnswer& answer) {
+  if (phase_ != Phase::training) return;  // what arrives after the end is not needed
   if (options_.inference == nullptr) throw base::MessageError("an answer that nothing asked for");
   submit(options_.inference->on_answer(answer));
 }
@@ -172,7 +174,7 @@ void Coordinator::submit(const std::vector<InferenceRequest>& requests) {
   }
   if (answered_ || !options_.inference->finished()) return;
   answered_ = true;
-  workers_.broadcast(StopAfterStep{});
+  workers_.broadcast(AfterStep{.stop = true});
 }
 
 void Coordinator::on(Worker& from, const Progress& progress) {
@@ -210,7 +212,8 @@ void Coordinator::on(Worker&, const Evaluated& evaluated) {
 }
 
 void Coordinator::on(Worker& from, const ShardsWritten& shards) {
-  on_checkpoint(checkpoints_.written(from, shards, phase_ == Phase::aborting));
+  if (shards.in_memory) return memory_.add(from, shards);
+  on_checkpoint(checkpoints_.add(from, shards, phase_ == Phase::aborting));
 }
 
 void Coordinator::on(Worker& from, const Event& event) {
@@ -223,24 +226,23 @@ void Coordinator::on(Worker& from, const LostReplica& lost) {
   broken_paths_.add(reporter, lost.replica, from.describe() + ": " + lost.text, Clock::now());
 }
 
-void Coordinator::on(Worker& from, const Failed& failed) {
-  from.failed = true;
-  fail(from, failed.code, failed.text, failed.code == base::ExitCode::peer_lost);
-}
-
-void Coordinator::on(Worker& from, const Done& /*done*/) {
-  from.done = true;
-  watchdog_.finished(from.handle.name);
-  check_done();
-}
-
-void Coordinator::on(Worker& from, const Orphaned& /*orphaned*/) {
-  if (from.handle.process) from.handle.process->parent_ended();
+void Coordinator::on(Worker& from, const Ended& ended) {
+  if (ended.orphaned) {
+    // Not a failure of its own: the loss of the host is the cause, and its exit shows that.
+    if (from.handle.process) from.handle.process->parent_ended();
+  } else if (ended.code == base::ExitCode::done) {
+    from.done = true;
+    watchdog_.finished(from.handle.name);
+    check_done();
+  } else {
+    from.failed = true;
+    fail(from, ended.code, ended.text, ended.code == base::ExitCode::peer_lost);
+  }
 }
 
 void Coordinator::on_checkpoint(CheckpointCommitter::Result result) {
   if (result.committed) {
-    // Before Committed is sent, because it names the replica that becomes a member here.
+    // Before the decision is sent, because it names the replica that becomes a member here.
     admit_from(*result.committed);
     workers_.broadcast(*result.committed);
     checkpoints_.prune(store::PruneTime::after_commit);
@@ -250,7 +252,7 @@ void Coordinator::on_checkpoint(CheckpointCommitter::Result result) {
   if (const auto finding = checkpoints_.too_many_missed()) fail(*finding);
 }
 
-void Coordinator::admit_from(Committed& committed) {
+void Coordinator::admit_from(CheckpointDecided& committed) {
   if (committed.step >= options_.to || phase_ != Phase::training) return;
   const std::optional<std::uint32_t> replica = rejoin_.take_waiting();
   if (!replica) return;
@@ -392,7 +394,7 @@ void Coordinator::check_stops(int stops) {
 
 void Coordinator::stop_after_step() {
   rejoin_.cancel("the run is stopping");
-  workers_.broadcast(StopAfterStep{});
+  workers_.broadcast(AfterStep{.stop = true});
 }
 
 // A host that the run can do without is evicted. Otherwise the run saves first, while all stages

@@ -40,7 +40,7 @@ class Coordinator {
   Outcome run(const std::atomic<int>& stops);
 
  private:
-  // connecting: until every worker is Ready. leaving: every worker is Done. aborting: the run
+  // connecting: until every worker is Ready. leaving: every worker is done. aborting: the run
   // failed, Abort is sent.
   enum class Phase { connecting, training, leaving, aborting };
 
@@ -53,22 +53,10 @@ class Coordinator {
   void on(Worker& from, const StepDone& done);
   void on(Worker& from, const Evaluated& evaluated);
   void on(Worker& from, const ShardsWritten& shards);
-  void on(Worker& from, const ShardFailed& failed) {
-    on_checkpoint(checkpoints_.failed(from, failed));
-  }
-  void on(Worker& from, const ShardsInMemory& shards) { memory_.add(from, shards); }
   void on(Worker& from, const Event& event);
   void on(Worker& from, const LostReplica& lost);
-  void on(Worker& from, const Failed& failed);
-  void on(Worker& from, const Done& done);
-  void on(Worker& from, const Orphaned& orphaned);
-  // Answers that arrive after the end are ignored.
-  template <class Answer>
-  requires std::is_constructible_v<InferenceAnswer, Answer>
-  void on(Worker& /*from*/, const Answer& answer) {
-    if (phase_ == Phase::training) on_answer(answer);
-  }
-  void on_answer(const InferenceAnswer& answer);
+  void on(Worker& from, const Ended& ended);
+  void on(Worker& from, const InferenceAnswer& answer);
   // What the inference client asks without an answer.
   void poll_inference();
   // Forwards the inference client's requests to the first stage; ends the stages when it has
@@ -79,7 +67,7 @@ class Coordinator {
   void on_step(const StepLine& line);
   void on_checkpoint(CheckpointCommitter::Result result);
   // A waiting replica becomes a member at this checkpoint.
-  void admit_from(Committed& committed);
+  void admit_from(CheckpointDecided& committed);
 
   void check_exits();
   void check_stops(int stops);

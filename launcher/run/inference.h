@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -30,15 +31,15 @@ struct ExtendSequence {
   bool score = false;  // the answer has the probabilities of these tokens
 };
 
-// Sequences that grow in one pass. Each gets what it would get alone. Answer: ChosenTokens, unless
-// there are no sequences.
+// Sequences that grow in one pass. Each gets what it would get alone. Answer: tokens, unless there
+// are no sequences.
 struct ExtendBatch {
   std::int64_t number = 0;
   std::vector<std::int64_t> ended;  // sequences whose keys and values are forgotten before the pass
   std::vector<ExtendSequence> sequences;
 };
 
-// Rows of documents with targets to be predicted. Answer: ScoredRows.
+// Rows of documents with targets to be predicted. Answer: the sum of their losses.
 struct ScoreRows {
   std::int64_t number = 0;
   std::int64_t padded_length = 0;
@@ -63,19 +64,14 @@ struct ChosenToken {
   std::vector<TokenScore> scores = {};
 };
 
-// Of the batch with this number, in its order: the tokens of sequences that choose one.
-struct ChosenTokens {
+// To the request with this number.
+struct InferenceAnswer {
   std::int64_t number = 0;
-  std::vector<ChosenToken> tokens;
-};
-
-struct ScoredRows {
-  std::int64_t number = 0;
-  double loss_sum = 0;  // over the targets
+  std::vector<ChosenToken> tokens = {};  // in the order of the batch: of sequences that choose one
+  std::optional<double> loss_sum = {};   // over the targets of rows
 };
 
 using InferenceRequest = std::variant<ExtendBatch, ScoreRows>;
-using InferenceAnswer = std::variant<ChosenTokens, ScoredRows>;
 
 // The source of requests. Called from one thread at a time.
 class InferenceClient {

@@ -142,7 +142,7 @@ void Rejoin::send_admits() {
 void Rejoin::request_checkpoint() {
   ++checkpoint_requests_;
   for (Worker& worker : workers_.all()) {
-    if (!worker.rejoining) workers_.send(worker, SaveSoon{checkpoint_requests_});
+    if (!worker.rejoining) workers_.send(worker, AfterStep{.save = checkpoint_requests_});
   }
 }
 

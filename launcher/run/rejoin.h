@@ -80,8 +80,8 @@ class Rejoin {
   // Requested replicas, oldest first.
   std::vector<std::uint32_t> requests_;
   std::optional<Current> current_;
-  // Every Admit and every SaveSoon has its own number, so that late answers to a cancelled rejoin
-  // are recognised.
+  // Every Admit and every request to save has its own number, so that late answers to a cancelled
+  // rejoin are recognised.
   std::uint32_t admits_ = 0;
   std::uint32_t checkpoint_requests_ = 0;
   std::atomic<bool> given_up_ = false;  // read by start_replica

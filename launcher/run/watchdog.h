@@ -32,7 +32,7 @@ class Watchdog {
 
   void heard(net::ProcessName process, Time now);  // any message
   void progress(net::ProcessName process, const Progress& progress, Time now);
-  void finished(net::ProcessName process);         // Done or ended: ignored from now on
+  void finished(net::ProcessName process);         // done or gone: ignored from now on
   void begin(net::ProcessName process, Time now);  // a new process, before its Hello
   void restart(Time now);                          // a phase begins: restarts all progress clocks
   void unblock(Time now);  // what all may have waited for is gone: restarts them too

@@ -26,8 +26,8 @@ struct Worker {
   std::optional<Progress> progress;
   // When its latest message arrived.
   std::chrono::steady_clock::time_point heard;
-  bool done = false;       // sent Done
-  bool failed = false;     // sent Failed, or its process failed
+  bool done = false;       // sent Ended after all its work
+  bool failed = false;     // sent Ended with a failure, or its process failed
   bool link_over = false;  // nothing more arrives on its link
   bool killed = false;     // by the coordinator
   bool evicted = false;    // its replica is absent, and the run continues without it

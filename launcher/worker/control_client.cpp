@@ -9,9 +9,9 @@ namespace {
 
 // Upper limit of the destructor's wait: the thread checks closing_ between receives.
 constexpr std::chrono::milliseconds kReceiveTimeout{100};
-// Time for Failed to reach the coordinator.
+// Time for Ended to reach the coordinator.
 constexpr std::chrono::seconds kReportTimeout{5};
-// Time for Orphaned to reach the coordinator. No effect if the launcher itself has exited.
+// The same where the launcher itself has probably exited.
 constexpr std::chrono::seconds kOrphanTimeout{2};
 
 // Ends the process without unwinding: other threads may hold locks, and state is in checkpoints.
@@ -41,7 +41,7 @@ std::map<std::string, std::string> ControlClient::wait_for_peers() {
   return *peers_;
 }
 
-ControlClient::Decision ControlClient::wait_for_commit(store::Step step, std::uint32_t epoch) {
+run::CheckpointDecided ControlClient::wait_for_commit(store::Step step, std::uint32_t epoch) {
   const MutexLock lock(mutex_);
   // Without a limit: an abort or the loss of the coordinator ends the process from the other
   // thread.
@@ -73,14 +73,9 @@ void ControlClient::track_membership(sync::MembershipTracker& tracker) {
   tracker_ = &tracker;
 }
 
-void ControlClient::on_drop(DropHandler handler) {
+void ControlClient::on_decided(DecisionHandler handler) {
   const MutexLock lock(mutex_);
-  drop_handler_ = std::move(handler);
-}
-
-void ControlClient::on_memory_decided(MemoryHandler handler) {
-  const MutexLock lock(mutex_);
-  memory_handler_ = std::move(handler);
+  decision_handler_ = std::move(handler);
 }
 
 void ControlClient::receive_loop() {
@@ -105,7 +100,7 @@ void ControlClient::exit_without_coordinator(const net::LinkError& error) const 
 void ControlClient::exit_without_parent() {
   spdlog::error("launcher closed stdin; exiting");
   try {
-    send(run::Orphaned{});
+    send(run::Ended{base::ExitCode::peer_lost, "its launcher has ended", /*orphaned=*/true});
     flush(std::chrono::steady_clock::now() + kOrphanTimeout);
   } catch (const net::LinkError& error) {
     spdlog::info("the coordinator has ended, too: {}", error.what());
@@ -125,7 +120,7 @@ void ControlClient::exit_after_failure(const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
     code = failure.code;
     spdlog::error("{}; exiting", failure.text);
-    send(run::Failed{failure.code, failure.text});
+    send(run::Ended{failure.code, failure.text});
     flush(std::chrono::steady_clock::now() + kReportTimeout);
   } catch (const std::exception& second) {
     spdlog::error("could not report it to the coordinator: {}", second.what());
@@ -139,14 +134,12 @@ void ControlClient::handle(const run::CoordinatorMessage& message) {
                  abort->text);
     exit_now(abort->code);
   }
-  if (std::holds_alternative<run::StopAfterStep>(message)) {
+  if (const auto* after = std::get_if<run::AfterStep>(&message)) {
+    if (after->save != 0) save_requested_ = after->save;
+    if (!after->stop) return;
     stop_requested_ = true;
     const MutexLock lock(mutex_);
     if (end_) end_();
-    return;
-  }
-  if (const auto* save = std::get_if<run::SaveSoon>(&message)) {
-    save_requested_ = save->number;
     return;
   }
   if (const auto* peers = std::get_if<run::Peers>(&message)) return handle(*peers);
@@ -155,15 +148,7 @@ void ControlClient::handle(const run::CoordinatorMessage& message) {
   if (const auto* rows = std::get_if<run::ScoreRows>(&message)) return submit(*rows);
   {
     const MutexLock lock(mutex_);
-    if (const auto* committed = std::get_if<run::Committed>(&message)) record(*committed);
-    if (const auto* dropped = std::get_if<run::Dropped>(&message)) {
-      // Removes the files first: wait_for_commit() returns once decided_ is set, and its caller may
-      // write them again.
-      if (drop_handler_) drop_handler_(dropped->step, dropped->epoch);
-      decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
-    }
-    const auto* memory = std::get_if<run::MemoryDecided>(&message);
-    if (memory != nullptr && memory_handler_) memory_handler_(*memory);
+    if (const auto* decided = std::get_if<run::CheckpointDecided>(&message)) record(*decided);
     const auto* regroup = std::get_if<run::Regroup>(&message);
     if (regroup != nullptr && tracker_ != nullptr) {
       tracker_->update(regroup->epoch, regroup->replicas);
@@ -185,12 +170,19 @@ void ControlClient::submit(const run::InferenceRequest& request) {
   request_(request);
 }
 
-void ControlClient::record(const run::Committed& committed) {
-  Decision& decision = decided_[{committed.step, committed.epoch}];
-  decision = {};
-  if (!committed.arrives || !committed.next_epoch) return;
-  decision.arrival = sync::Rejoin{*committed.next_epoch, *committed.arrives};
-  if (!rejoin_) rejoin_ = RejoinPoint{committed.step, *decision.arrival};
+void ControlClient::record(const run::CheckpointDecided& decided) {
+  // First, because it removes the files of a drop: wait_for_commit() returns once decided_ is set,
+  // and its caller may write them again.
+  if (decision_handler_) decision_handler_(decided);
+  if (decided.in_memory) return;  // nobody waits for it
+  decided_.insert_or_assign({decided.step, decided.epoch}, decided);
+  const auto arrived = arrival(decided);
+  if (arrived && !rejoin_) rejoin_ = RejoinPoint{decided.step, *arrived};
+}
+
+std::optional<sync::Rejoin> ControlClient::arrival(const run::CheckpointDecided& decided) {
+  if (!decided.arrives || !decided.next_epoch) return std::nullopt;
+  return sync::Rejoin{*decided.next_epoch, *decided.arrives};
 }
 
 void ControlClient::handle(const run::Peers& peers) {

@@ -45,25 +45,17 @@ class ControlClient {
   };
   RejoinPoint wait_to_rejoin() STRAIT_EXCLUDES(mutex_);
 
-  // Called when a checkpoint is dropped, on the receiving thread and before the next message is
-  // handled, because an abort often follows. It must not throw. `epoch`: the epoch in which the
-  // dropped checkpoint was written; the step may have been written again since.
-  using DropHandler = std::function<void(store::Step, std::uint32_t epoch)>;
-  void on_drop(DropHandler handler) STRAIT_EXCLUDES(mutex_);
+  // Called for each decision about a checkpoint, on the receiving thread and before the next
+  // message is handled, because an abort often follows a drop. It must not throw. The step may have
+  // been written again since, in a later epoch.
+  using DecisionHandler = std::function<void(const run::CheckpointDecided&)>;
+  void on_decided(DecisionHandler handler) STRAIT_EXCLUDES(mutex_);
 
-  // Called on the receiving thread when a checkpoint in memory is kept or given up. It must not
-  // throw.
-  using MemoryHandler = std::function<void(const run::MemoryDecided&)>;
-  void on_memory_decided(MemoryHandler handler) STRAIT_EXCLUDES(mutex_);
-
-  // The coordinator's decision about a checkpoint.
-  struct Decision {
-    std::optional<std::string> missing;  // why it was not committed; nullopt: it was committed
-    bool again = false;                  // the remaining replicas write it again
-    std::optional<sync::Rejoin> arrival = {};  // a replica joins at this checkpoint
-  };
   // Waits until the checkpoint of this step, as written in this epoch, is committed or dropped.
-  Decision wait_for_commit(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
+  run::CheckpointDecided wait_for_commit(store::Step step, std::uint32_t epoch)
+      STRAIT_EXCLUDES(mutex_);
+  // The replica that joins at this checkpoint.
+  static std::optional<sync::Rejoin> arrival(const run::CheckpointDecided& decided);
 
   // Passes changes of the membership to `tracker`, which outlives this object.
   void track_membership(sync::MembershipTracker& tracker) STRAIT_EXCLUDES(mutex_);
@@ -85,7 +77,7 @@ class ControlClient {
   void handle(const run::Peers& peers) STRAIT_EXCLUDES(mutex_);
   void handle(const run::Admit& admit) STRAIT_EXCLUDES(mutex_);
   void submit(const run::InferenceRequest& request) STRAIT_EXCLUDES(mutex_);
-  void record(const run::Committed& committed) STRAIT_REQUIRES(mutex_);
+  void record(const run::CheckpointDecided& decided) STRAIT_REQUIRES(mutex_);
 
   const std::unique_ptr<net::Link> link_;
   Mutex send_mutex_;
@@ -96,14 +88,14 @@ class ControlClient {
   Mutex mutex_;
   Condition changed_;
   std::optional<std::map<std::string, std::string>> peers_ STRAIT_GUARDED_BY(mutex_);
-  std::map<std::pair<store::Step, std::uint32_t>, Decision> decided_ STRAIT_GUARDED_BY(mutex_);
+  std::map<std::pair<store::Step, std::uint32_t>, run::CheckpointDecided> decided_
+      STRAIT_GUARDED_BY(mutex_);
   std::optional<RejoinPoint> rejoin_ STRAIT_GUARDED_BY(mutex_);
   std::optional<run::Admit> pending_admit_ STRAIT_GUARDED_BY(mutex_);  // received before on_admit()
   ListenForReplica listen_for_replica_ STRAIT_GUARDED_BY(mutex_);
   std::function<void(const run::Peers&)> connect_ STRAIT_GUARDED_BY(mutex_);
   sync::MembershipTracker* tracker_ STRAIT_GUARDED_BY(mutex_) = nullptr;
-  DropHandler drop_handler_ STRAIT_GUARDED_BY(mutex_);
-  MemoryHandler memory_handler_ STRAIT_GUARDED_BY(mutex_);
+  DecisionHandler decision_handler_ STRAIT_GUARDED_BY(mutex_);
   std::function<void(run::InferenceRequest)> request_ STRAIT_GUARDED_BY(mutex_);
   std::function<void()> end_ STRAIT_GUARDED_BY(mutex_);
   std::thread receiver_;

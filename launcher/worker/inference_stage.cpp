@@ -236,14 +236,13 @@ std::optional<Activation> read_activation(std::span<const std::byte> frame) {
   return activation;
 }
 
-store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
-                  StageReporter& reporter) {
+void infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
+           StageReporter& reporter) {
   plugin::load_copies(job.plugins);
   DataLinks links(node, job);
   stages::WaitClock waits;
-  InferenceStage stage(load_parts(job, reporter), waits, [&](const run::InferenceAnswer& answer) {
-    std::visit([&](const auto& message) { control.send(message); }, answer);
-  });
+  InferenceStage stage(load_parts(job, reporter), waits,
+                       [&](const run::InferenceAnswer& answer) { control.send(answer); });
   // The other stages end when the stage before them does.
   std::optional<RequestForwarder> requests;
   if (job.process.stage == 0) requests.emplace(control, stage);
@@ -253,7 +252,6 @@ store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& con
   const StageReporter::Watching watching = reporter.watch(waits, links.watched());
   reporter.set_phase("answering");
   stage.run(std::move(connected.chunks));
-  return store::open_checkpoint(job.resume, store::Verify::sizes, store::Part::weights).step;
 }
 
 }  // namespace strait::worker

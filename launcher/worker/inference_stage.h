@@ -80,7 +80,7 @@ class InferenceStage {
 // The main function of a stage process that answers requests to a trained model: loads its layers
 // of the checkpoint, connects its links, and answers until the coordinator ends it. Returns the
 // step of the checkpoint.
-store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
-                  StageReporter& reporter);
+void infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
+           StageReporter& reporter);
 
 }  // namespace strait::worker

@@ -190,12 +190,12 @@ at::Tensor ModelPart::extend(const run::ExtendBatch& request, at::Tensor values)
   return run(std::move(values), pass);
 }
 
-run::ChosenTokens ModelPart::choose(const run::ExtendBatch& request, const at::Tensor& hidden) {
+run::InferenceAnswer ModelPart::choose(const run::ExtendBatch& request, const at::Tensor& hidden) {
   const kernels::Projection projection = kernels::detached(model_->head()->projection());
   std::vector<std::int64_t> last_rows;
   std::vector<const run::ExtendSequence*> asked;
   std::int64_t end = 0;
-  run::ChosenTokens chosen{request.number, {}};
+  run::InferenceAnswer chosen{request.number};
   const at::Tensor rows = hidden.squeeze(0);
   for (const run::ExtendSequence& one : request.sequences) {
     const std::int64_t begin = std::exchange(end, end + std::ssize(one.tokens));
@@ -244,7 +244,7 @@ std::optional<run::InferenceAnswer> ModelPart::answer(const run::InferenceReques
   const at::NoGradGuard no_grad;
   if (const auto* rows = std::get_if<run::ScoreRows>(&request)) {
     const kernels::Projection projection = kernels::detached(model_->head()->projection());
-    return run::ScoredRows{rows->number, loss_sum(*rows, hidden, projection)};
+    return run::InferenceAnswer{rows->number, {}, loss_sum(*rows, hidden, projection)};
   }
   const auto& batch = std::get<run::ExtendBatch>(request);
   if (batch.sequences.empty()) return std::nullopt;

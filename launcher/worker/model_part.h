@@ -34,7 +34,7 @@ class ModelPart {
   };
 
   at::Tensor extend(const run::ExtendBatch& request, at::Tensor values);
-  run::ChosenTokens choose(const run::ExtendBatch& request, const at::Tensor& hidden);
+  run::InferenceAnswer choose(const run::ExtendBatch& request, const at::Tensor& hidden);
   at::Tensor score(const run::ScoreRows& request, at::Tensor values);
   at::Tensor run(at::Tensor values, const models::Pass& pass);
 

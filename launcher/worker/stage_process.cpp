@@ -38,7 +38,7 @@ namespace strait::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Time for Done or Failed to reach the coordinator.
+// Time for Ended to reach the coordinator.
 constexpr std::chrono::seconds kFlushTimeout{5};
 
 // Ends the process when its parent (the launcher, or the agent of this host) closes its end of
@@ -87,7 +87,7 @@ base::ExitCode report_failure(ControlClient& control, const std::exception& erro
     failure.text += ". " + memory_text(job);
   }
   spdlog::error("{}", failure.text);
-  control.send(run::Failed{failure.code, failure.text});
+  control.send(run::Ended{failure.code, failure.text});
   return failure.code;
 }
 
@@ -217,10 +217,9 @@ void log_device(at::Device device, const plan::StageJob& job) {
   }
 }
 
-// Trains to the last step over connected links. Returns the number of steps done.
-store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, ControlClient& control,
-                         DataLinks& links, sync::MembershipTracker& tracker,
-                         StageReporter& reporter) {
+// Trains to the last step over connected links.
+void run_and_save(stages::Stage& stage, const plan::StageJob& job, ControlClient& control,
+                  DataLinks& links, sync::MembershipTracker& tracker, StageReporter& reporter) {
   StageSaver saver(job, control, stage);
   const std::filesystem::path trace =
       std::filesystem::path(job.run_directory) / base::trace_file(job.process.text());
@@ -238,24 +237,20 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
   };
   const auto keep = [&saver](store::Step step) { return saver.keep(step); };
   const StageReporter::Watching watching = reporter.watch(stage.waits(), links.watched());
-  const store::Step done = [&] {
-    try {
-      const store::Step steps = stage.run(reporter, save, keep);
-      reporter.set_phase("checkpoint", job.plan.process(job.process).saved_bytes);
-      saver.finish();
-      return steps;
-    } catch (const std::exception& error) {
-      // Reported before the links close, because their other ends would report that as the cause.
-      throw ReportedFailure(report_failure(control, error, job));
-    }
-  }();
+  try {
+    stage.run(reporter, save, keep);
+    reporter.set_phase("checkpoint", job.plan.process(job.process).saved_bytes);
+    saver.finish();
+  } catch (const std::exception& error) {
+    // Reported before the links close, because their other ends would report that as the cause.
+    throw ReportedFailure(report_failure(control, error, job));
+  }
   reporter.set_phase("leaving");
   reporter.write_trace(trace);
-  return done;
 }
 
-store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& control,
-                  sync::MembershipTracker& tracker, StageReporter& reporter) {
+void train(const plan::StageJob& job, net::Node& node, ControlClient& control,
+           sync::MembershipTracker& tracker, StageReporter& reporter) {
   plugin::load_copies(job.plugins);
   const at::Device device = compute_device(job);
   const auto accelerators = device.is_cpu() ? std::nullopt : accelerators_here();
@@ -293,7 +288,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     control.send(
         run::Event{"gradient_sums", fmt::format("stage {}: {}", job.process.text(), sums)});
   }
-  return run_and_save(*stage, job, control, *links, tracker, reporter);
+  run_and_save(*stage, job, control, *links, tracker, reporter);
 }
 
 }  // namespace
@@ -324,9 +319,12 @@ base::ExitCode run_stage_process(int job_descriptor) {
       tracker.on_lost([&](std::uint32_t replica, const std::string& why) {
         report_lost(replica, why, job, control, tracker, reporter);
       });
-      const store::Step done = job.inference ? infer(job, node, control, reporter)
-                                             : train(job, node, control, tracker, reporter);
-      control.send(run::Done{done});
+      if (job.inference) {
+        infer(job, node, control, reporter);
+      } else {
+        train(job, node, control, tracker, reporter);
+      }
+      control.send(run::Ended{});
     } catch (const ReportedFailure& reported) {
       code = reported.code;
     } catch (const std::exception& error) {

@@ -109,10 +109,12 @@ StageSaver::StageSaver(const plan::StageJob& job, ControlClient& control, stages
       disk_(std::make_shared<Shards>(job.run_directory, job.process)),
       memory_(std::make_shared<Shards>(
           plan::memory_directory(job.run, job.plan.process(job.process).host_index), job.process)) {
-  control_.on_drop(
-      [disk = disk_](store::Step step, std::uint32_t epoch) { disk->drop(step, epoch); });
-  control_.on_memory_decided([memory = memory_](const run::MemoryDecided& decided) {
-    memory->decided(decided.step, decided.kept);
+  control_.on_decided([disk = disk_, memory = memory_](const run::CheckpointDecided& decided) {
+    if (decided.in_memory) {
+      memory->decided(decided.step, !decided.dropped);
+    } else if (decided.dropped) {
+      disk->drop(decided.step, decided.epoch);
+    }
   });
 }
 
@@ -150,8 +152,8 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
     return {.snapshot = pending_->snapshots.state};
   }
   write_and_report(*checkpoint);
-  const ControlClient::Decision decision = wait_for_decision(*checkpoint);
-  return {.complete = !decision.again, .rejoin = decision.arrival};
+  const run::CheckpointDecided decision = wait_for_decision(*checkpoint);
+  return {.complete = !decision.again, .rejoin = ControlClient::arrival(decision)};
 }
 
 stages::CheckpointResult StageSaver::keep(store::Step step) {
@@ -163,7 +165,7 @@ stages::CheckpointResult StageSaver::keep(store::Step step) {
       !pending_ || pending_->written.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   if (!on_disk || !memory_->begin_undecided(step)) {
     if (caches) stage_.snapshot(step).close();  // what they have preserved is discarded
-    control_.send(run::ShardsInMemory{.step = step, .skipped = true});
+    control_.send(run::ShardsWritten{.step = step, .in_memory = true, .failed = true});
     return {};
   }
   if (kept_ && kept_->written.valid()) kept_->written.get();
@@ -184,11 +186,11 @@ void StageSaver::finish() {
   pending_.reset();
 }
 
-ControlClient::Decision StageSaver::wait_for_decision(const Pending& checkpoint) {
+run::CheckpointDecided StageSaver::wait_for_decision(const Pending& checkpoint) {
   auto decision = control_.wait_for_commit(checkpoint.step, checkpoint.epoch);
   // Removes the files again, because the drop may have been handled before all of them were
   // written.
-  if (decision.missing) disk_->drop(checkpoint.step, checkpoint.epoch);
+  if (decision.dropped) disk_->drop(checkpoint.step, checkpoint.epoch);
   return decision;
 }
 
@@ -203,13 +205,17 @@ void StageSaver::write_and_report(const Pending& checkpoint) {
     spdlog::info("checkpoint {} was given up before it was written", number(step));
   } catch (const store::StoreError& error) {
     const base::Failure failure = base::describe_failed_save(error);
-    control_.send(run::ShardFailed{step, failure.code, failure.text, checkpoint.epoch});
+    control_.send(run::ShardsWritten{.step = step,
+                                     .epoch = checkpoint.epoch,
+                                     .failed = true,
+                                     .problem = failure.text,
+                                     .code = failure.code});
   }
   if (is_in_memory(step) && is_during_training(step)) {
     if (!files.empty() && memory_->begin_undecided(step)) {
       report_in_memory(step, [&] { return copy_to_memory(step, files); });
     } else {
-      control_.send(run::ShardsInMemory{.step = step, .skipped = true});
+      control_.send(run::ShardsWritten{.step = step, .in_memory = true, .failed = true});
     }
   }
   disk_->end(step, checkpoint.epoch);
@@ -237,13 +243,13 @@ std::vector<store::ShardFile> StageSaver::write(const Pending& checkpoint, const
 
 void StageSaver::report_in_memory(
     store::Step step, const std::function<std::vector<store::ShardFile>()>& write_files) {
-  run::ShardsInMemory report{.step = step};
+  run::ShardsWritten report{.step = step, .in_memory = true};
   try {
     report.files = write_files();
   } catch (const tensors::SnapshotClosed&) {
-    report.skipped = true;  // a newer one began
+    report.failed = true;  // a newer one began
   } catch (const store::StoreError& error) {
-    report.skipped = true;
+    report.failed = true;
     report.problem = error.what();
   }
   control_.send(report);

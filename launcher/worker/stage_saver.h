@@ -60,7 +60,7 @@ class StageSaver {
                         const std::function<std::vector<store::ShardFile>()>& write_files);
   std::vector<store::ShardFile> copy_to_memory(store::Step step,
                                                const std::vector<store::ShardFile>& files) const;
-  ControlClient::Decision wait_for_decision(const Pending& checkpoint);
+  run::CheckpointDecided wait_for_decision(const Pending& checkpoint);
 
   const plan::StageJob& job_;
   ControlClient& control_;

@@ -82,7 +82,7 @@ class CoordinatorLoad {
         }
       }
     }
-    for (auto& stage : stages_) stage->send(format(StageMessage(Done{store::Step{steps}})));
+    for (auto& stage : stages_) stage->send(format(StageMessage(Ended{})));
     for (auto& stage : stages_) stage.reset();
     return cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
   }

@@ -47,12 +47,11 @@ std::vector<std::string> examples() {
   step.sync.resize(1);
   step.links.resize(1);
   step.loss = 1;
-  run::ShardsInMemory memory;
-  memory.files.resize(1);
+  run::InferenceAnswer answer{1, {{1, 2, {{}}}}, 1};
   run::Admit admit;
   admit.keys = {{"0.1", "key"}};
   for (const StageMessage& message :
-       {StageMessage(step), StageMessage(memory),
+       {StageMessage(step), StageMessage(answer),
         StageMessage(run::Ready{{{"boundary 0.0>1.0", "tcp://127.0.0.1:1"}}, 1}),
         StageMessage(run::Progress{.waits_on = strait::net::ProcessName{}, .links = {{}}}),
         StageMessage(run::ShardsWritten{{}, {{"file", 1, "hash"}}, 1})}) {
@@ -61,7 +60,7 @@ std::vector<std::string> examples() {
   for (const CoordinatorMessage& message :
        {CoordinatorMessage(admit), CoordinatorMessage(run::Regroup{1, {0, 1}}),
         CoordinatorMessage(run::ScoreRows{1, 2, {1, 2}, {1}, {2}, {0, 1}}),
-        CoordinatorMessage(run::Committed{{}, 1, 2, 3})}) {
+        CoordinatorMessage(run::CheckpointDecided{{}, 1, "why", true, true, 2, 3})}) {
     all.push_back(text_of(1, run::format(message)));
   }
   return all;

@@ -226,24 +226,23 @@ void Simulation::deliver(int index) {
   const Process::Control message = std::move(to.control.front());
   to.control.pop_front();
   constexpr std::uint64_t kDelivered = 99;  // no kind of operation
+  const auto* decided = std::get_if<run::CheckpointDecided>(&message);
+  const std::uint64_t kind = decided == nullptr ? 0 : decided->dropped ? 1 : 2;
   // Also of a process without fibers, which does not train yet.
   for (int fiber = 0; fiber < 2; ++fiber) {
     std::uint64_t& past = history(index, fiber);
-    past = mixed(past, {kDelivered, message.index()});
+    past = mixed(past, {kDelivered, kind});
   }
   for (Fiber* fiber : fibers_.of(index)) {
     if (fiber->state == Fiber::State::at_operation) operations_.at(fiber).woken = true;
   }
   if (const auto* regroup = std::get_if<run::Regroup>(&message)) {
     to.tracker->update(regroup->epoch, regroup->replicas);
-  } else if (const auto* dropped = std::get_if<run::Dropped>(&message)) {
-    to.decided.insert_or_assign({dropped->step, dropped->epoch}, *dropped);
   } else {
-    const auto& committed = std::get<run::Committed>(message);
-    to.decided.insert_or_assign({committed.step, committed.epoch}, committed);
-    if (!to.started) {
+    to.decided.insert_or_assign({decided->step, decided->epoch}, *decided);
+    if (!to.started && !decided->dropped) {
       start(index,
-            JoinPoint{committed.step, {committed.next_epoch.value(), committed.arrives.value()}});
+            JoinPoint{decided->step, {decided->next_epoch.value(), decided->arrives.value()}});
     }
   }
   Fibers::notify(&to.decided_changed);
@@ -318,7 +317,7 @@ void Simulation::evict(std::uint32_t replica) {
   for (const store::Step step :
        ledger_.regroup(regroup.epoch, regroup.replicas.size() * case_.stages)) {
     if (case_.mistake == Mistake::forget_dropped_checkpoint) continue;
-    broadcast(run::Dropped{step, "a replica left", true, former});
+    broadcast(run::CheckpointDecided{step, former, "a replica left", true});
   }
   broadcast(regroup);
 }
@@ -326,14 +325,14 @@ void Simulation::evict(std::uint32_t replica) {
 void Simulation::written(int from, const run::ShardsWritten& shards) {
   if (shards.epoch != membership_.epoch()) {
     if (ledger_.outdated(shards.step, shards.epoch)) {
-      broadcast(run::Dropped{shards.step, "a replica left", true, shards.epoch});
+      broadcast(run::CheckpointDecided{shards.step, shards.epoch, "a replica left", true});
     }
     return;
   }
   if (!ledger_.written(process(from).name, shards)) return;
   check_committed({shards.step, shards.epoch});
   committed_.emplace(shards.step, shards.epoch);
-  run::Committed committed{shards.step, membership_.epoch()};
+  run::CheckpointDecided committed{shards.step, membership_.epoch()};
   if (number(shards.step) < case_.steps && std::exchange(arrival_waits_, false)) {
     joined_ = true;
     connect_replica(*case_.arrives);

@@ -37,10 +37,9 @@ struct Process {
   std::unique_ptr<sync::MembershipTracker> tracker;
   std::vector<SimulatedLink*> to_replicas;  // of its stage, by replica; null: none
   std::vector<SimulatedLink*> consensus;    // of first stages, likewise
-  using Control = std::variant<run::Regroup, run::Dropped, run::Committed>;
+  using Control = std::variant<run::Regroup, run::CheckpointDecided>;
   std::deque<Control> control;
-  std::map<std::pair<store::Step, std::uint32_t>, std::variant<run::Dropped, run::Committed>>
-      decided;
+  std::map<std::pair<store::Step, std::uint32_t>, run::CheckpointDecided> decided;
   char decided_changed = 0;  // fibers wait for its address
   std::vector<TrainedStep> trained;
   std::uint32_t epoch = 0;

@@ -216,11 +216,10 @@ Trainer::CheckpointResult Trainer::write(store::Step steps) {
   const auto key = std::pair(steps, members_.epoch);
   simulation_.saved(index_, {steps, {}, members_.epoch}, model_hash());
   while (!process_.decided.contains(key)) Fibers::wait_for(&process_.decided_changed);
-  const auto& decision = process_.decided.at(key);
-  if (const auto* dropped = std::get_if<run::Dropped>(&decision)) return {!dropped->again};
-  const auto& committed = std::get<run::Committed>(decision);
-  if (!committed.arrives) return {};
-  return {true, sync::Rejoin{*committed.next_epoch, *committed.arrives}};
+  const run::CheckpointDecided& decision = process_.decided.at(key);
+  if (decision.dropped) return {!decision.again};
+  if (!decision.arrives) return {};
+  return {true, sync::Rejoin{*decision.next_epoch, *decision.arrives}};
 }
 
 void Trainer::add_member(const sync::Rejoin& rejoin, store::Step steps) {

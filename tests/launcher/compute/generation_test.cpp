@@ -12,9 +12,9 @@
 namespace strait::compute {
 namespace {
 
-using run::ChosenTokens;
 using run::ExtendBatch;
 using run::ExtendSequence;
+using run::InferenceAnswer;
 using run::InferenceRequest;
 
 // A token is a byte; 0 ends a text, 1 is a control token.
@@ -78,7 +78,7 @@ void answer_in_any_order(Generation& generation, const std::vector<std::string>&
     const std::size_t at = random() % waiting.size();
     const ExtendBatch batch = waiting[at];
     waiting.erase(waiting.begin() + static_cast<std::ptrdiff_t>(at));
-    ChosenTokens chosen{batch.number, {}};
+    InferenceAnswer chosen{batch.number, {}};
     for (const ExtendSequence& one : batch.sequences) {
       if (!one.choose) continue;
       const std::string& text = texts[static_cast<std::size_t>(one.sequence)];
@@ -186,10 +186,10 @@ TEST(Generation, RefusesPromptsThatTheModelCannotTakeAndStrayAnswers) {
             "to 255");
   Generation generation(prompts({{1}, {2}}), model_of(10), coder, {}, {});
   generation.begin();
-  EXPECT_THROW(generation.on_answer(ChosenTokens{0, {{1, 5}}}), base::MessageError);
-  EXPECT_THROW(generation.on_answer(ChosenTokens{1, {{0, 5}}}), base::MessageError);
-  EXPECT_THROW(generation.on_answer(ChosenTokens{0, {}}), base::MessageError);
-  EXPECT_THROW(generation.on_answer(run::ScoredRows{0, 1.0}), base::MessageError);
+  EXPECT_THROW(generation.on_answer(InferenceAnswer{0, {{1, 5}}}), base::MessageError);
+  EXPECT_THROW(generation.on_answer(InferenceAnswer{1, {{0, 5}}}), base::MessageError);
+  EXPECT_THROW(generation.on_answer(InferenceAnswer{0, {}}), base::MessageError);
+  EXPECT_THROW(generation.on_answer(run::InferenceAnswer{0, {}, 1.0}), base::MessageError);
 }
 
 TEST(Generation, PromptsEnterByChunksAndLetTheOthersGoOn) {
@@ -201,7 +201,7 @@ TEST(Generation, PromptsEnterByChunksAndLetTheOthersGoOn) {
   std::vector<std::vector<std::size_t>> passes;
   for (int pass = 0; pass < 5; ++pass) {
     const auto& batch = std::get<ExtendBatch>(requests.at(0));
-    ChosenTokens chosen{0, {}};
+    InferenceAnswer chosen{0, {}};
     passes.emplace_back();
     for (const ExtendSequence& one : batch.sequences) {
       passes.back().push_back(one.tokens.size());

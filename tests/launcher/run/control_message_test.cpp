@@ -127,32 +127,53 @@ TEST(ControlMessage, EveryStageMessageReadsBack) {
       through_stage(ShardsWritten{store::Step{8}, {{"stage-0.replica-0.safetensors", 123, "ab"}}});
   ASSERT_EQ(shards.files.size(), 1U);
   EXPECT_EQ(shards.files[0], (store::ShardFile{"stage-0.replica-0.safetensors", 123, "ab"}));
-  EXPECT_EQ(through_stage(ShardFailed{store::Step{8}, base::ExitCode::storage_full, "full"}).code,
-            base::ExitCode::storage_full);
+  const ShardsWritten failed = through_stage(ShardsWritten{.step = store::Step{8},
+                                                           .epoch = 3,
+                                                           .in_memory = true,
+                                                           .failed = true,
+                                                           .problem = "full",
+                                                           .code = base::ExitCode::storage_full});
+  EXPECT_EQ(failed.epoch, 3U);
+  EXPECT_TRUE(failed.in_memory);
+  EXPECT_TRUE(failed.failed);
+  EXPECT_EQ(failed.problem, "full");
+  EXPECT_EQ(failed.code, base::ExitCode::storage_full);
   EXPECT_EQ(through_stage(Event{"reconnected", "after 2 s"}).text, "after 2 s");
-  EXPECT_EQ(through_stage(Failed{base::ExitCode::numeric, "NaN"}).code, base::ExitCode::numeric);
-  EXPECT_EQ(through_stage(Done{store::Step{300}}).step, store::Step{300});
-  through_stage(Orphaned{});
+  EXPECT_EQ(through_stage(Ended{base::ExitCode::numeric, "NaN"}).code, base::ExitCode::numeric);
+  EXPECT_EQ(through_stage(Ended{}).code, base::ExitCode::done);
+  EXPECT_TRUE(through_stage(Ended{base::ExitCode::peer_lost, "", true}).orphaned);
+  const InferenceAnswer chosen = through_stage(InferenceAnswer{4, {{1, 2, {{-1, 3, -0.5}}}}});
+  EXPECT_EQ(chosen.number, 4);
+  ASSERT_EQ(chosen.tokens.size(), 1U);
+  EXPECT_EQ(chosen.tokens[0].scores.at(0).likeliest, 3);
+  EXPECT_EQ(chosen.loss_sum, std::nullopt);
+  EXPECT_EQ(through_stage(InferenceAnswer{4, {}, 0.5}).loss_sum, 0.5);
 }
 
 TEST(ControlMessage, EveryCoordinatorMessageReadsBack) {
   EXPECT_EQ(through_coordinator(Peers{{{"a", "b"}}}).endpoints.at("a"), "b");
-  through_coordinator(StopAfterStep{});
-  EXPECT_EQ(through_coordinator(Committed{store::Step{4}}).step, store::Step{4});
-  const Committed lets_in = through_coordinator(Committed{store::Step{4}, 2, 1, 3});
+  EXPECT_TRUE(through_coordinator(AfterStep{.stop = true}).stop);
+  EXPECT_EQ(through_coordinator(AfterStep{.save = 7}).save, 7U);
+  const CheckpointDecided complete = through_coordinator(CheckpointDecided{store::Step{4}});
+  EXPECT_EQ(complete.step, store::Step{4});
+  EXPECT_EQ(complete.dropped, std::nullopt);
+  EXPECT_EQ(complete.arrives, std::nullopt);
+  EXPECT_FALSE(complete.in_memory);
+  const CheckpointDecided lets_in = through_coordinator(
+      CheckpointDecided{.step = store::Step{4}, .epoch = 2, .arrives = 1, .next_epoch = 3});
   EXPECT_EQ(lets_in.epoch, 2U);
   EXPECT_EQ(lets_in.arrives, 1U);
   EXPECT_EQ(lets_in.next_epoch, 3U);
-  EXPECT_EQ(through_coordinator(Committed{store::Step{4}}).arrives, std::nullopt);
   const Admit admit =
       through_coordinator(Admit{5, 2, {{"0.2", "key"}}, {{"consensus 0.0~0.2", "127.0.0.1"}}});
   EXPECT_EQ(admit.number, 5U);
   EXPECT_EQ(admit.replica, 2U);
   EXPECT_EQ(admit.keys.at("0.2"), "key");
   EXPECT_EQ(admit.binds.at("consensus 0.0~0.2"), "127.0.0.1");
-  EXPECT_EQ(through_coordinator(SaveSoon{7}).number, 7U);
-  EXPECT_EQ(through_coordinator(Dropped{store::Step{4}, "no room"}).text, "no room");
-  const Dropped again = through_coordinator(Dropped{store::Step{4}, "one left", true, 3});
+  const CheckpointDecided again =
+      through_coordinator(CheckpointDecided{store::Step{4}, 3, "one left", true, true});
+  EXPECT_EQ(again.dropped, "one left");
+  EXPECT_TRUE(again.in_memory);
   EXPECT_TRUE(again.again);
   EXPECT_EQ(again.epoch, 3U);
   const Regroup regroup = through_coordinator(Regroup{4, {0, 2, 4'000'000'000}});
@@ -166,25 +187,28 @@ TEST(ControlMessage, EveryCoordinatorMessageReadsBack) {
 }
 
 TEST(ControlMessage, ErrorNamesMissingField) {
-  EXPECT_EQ(refusal(R"({"type":"done"})"), "control message done: field step is missing");
+  EXPECT_EQ(refusal(R"({"type":"event"})"), "control message event: field name is missing");
   EXPECT_THAT(refusal(R"({"step":3})"), HasSubstr("field type is missing"));
 }
 
 TEST(ControlMessage, RefusesUnknownTypesAndFields) {
   EXPECT_THAT(refusal(R"({"type":"surprise"})"), HasSubstr("unknown type \"surprise\""));
-  EXPECT_THAT(refusal(R"({"type":"done","step":1,"more":2})"), HasSubstr("field more is unknown"));
+  EXPECT_THAT(refusal(R"({"type":"event","name":"a","text":"b","more":2})"),
+              HasSubstr("field more is unknown"));
   // Messages of the coordinator are not valid from a stage.
   EXPECT_THAT(refusal(R"({"type":"stop_after_step"})"), HasSubstr("unknown type"));
 }
 
 TEST(ControlMessage, ErrorNamesFieldOfWrongTypeOrRange) {
-  EXPECT_THAT(refusal(R"({"type":"done","step":"3"})"), HasSubstr("step is not a whole number"));
-  EXPECT_THAT(refusal(R"({"type":"done","step":-1})"),
-              HasSubstr("step is not a whole number from 0"));
-  EXPECT_THAT(refusal(R"({"type":"done","step":1.5})"), HasSubstr("step is not a whole number"));
-  EXPECT_THAT(refusal(R"({"type":"done","step":18446744073709551615})"),
+  EXPECT_THAT(refusal(R"({"type":"shards_written","step":"3"})"),
               HasSubstr("step is not a whole number"));
-  EXPECT_THAT(refusal(R"({"type":"failed","code":700,"text":""})"),
+  EXPECT_THAT(refusal(R"({"type":"shards_written","step":-1})"),
+              HasSubstr("step is not a whole number from 0"));
+  EXPECT_THAT(refusal(R"({"type":"shards_written","step":1.5})"),
+              HasSubstr("step is not a whole number"));
+  EXPECT_THAT(refusal(R"({"type":"shards_written","step":18446744073709551615})"),
+              HasSubstr("step is not a whole number"));
+  EXPECT_THAT(refusal(R"({"type":"ended","code":700,"text":""})"),
               HasSubstr("code is not a whole number up to 255"));
   EXPECT_THAT(refusal(R"({"type":"hello","process":"x","pid":1,"host":"","build":""})"),
               HasSubstr("process is not the name of a process"));
@@ -206,9 +230,9 @@ TEST(ControlMessage, ChecksLimitsBeforeAllocating) {
 
 TEST(ControlMessage, TruncatesTextToLimitsOfReceiver) {
   const std::string noise(200 << 10, '\xff');  // not UTF-8
-  const Failed got = through_stage(Failed{base::ExitCode::internal, noise});
+  const Ended got = through_stage(Ended{base::ExitCode::internal, noise});
   EXPECT_FALSE(got.text.empty());
-  EXPECT_EQ(through_stage(Failed{base::ExitCode::internal, "quote \" and \n and \x01"}).text,
+  EXPECT_EQ(through_stage(Ended{base::ExitCode::internal, "quote \" and \n and \x01"}).text,
             "quote \" and \n and \x01");
 }
 

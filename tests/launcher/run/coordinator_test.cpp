@@ -29,7 +29,7 @@ using testing::Not;
 using Clock = std::chrono::steady_clock;
 using store::Step;
 
-auto Ended(base::ExitCode code, const testing::Matcher<std::string>& cause) {
+auto RunEnded(base::ExitCode code, const testing::Matcher<std::string>& cause) {
   return AllOf(testing::Field(&Outcome::code, code), testing::Field(&Outcome::cause, cause));
 }
 
@@ -71,9 +71,19 @@ class Script {
   void end_behind_step_2(std::uint32_t epoch = 0) {
     step(2);
     shard(2, epoch);
-    hear<Committed>();
-    say(Done{Step{2}});
+    hear_committed();
+    say(Ended{});
   }
+
+  // The next decision of this kind about a checkpoint; skips other messages.
+  CheckpointDecided hear_decided(bool dropped) {
+    while (true) {
+      const auto decided = hear<CheckpointDecided>();
+      if (decided.dropped.has_value() == dropped) return decided;
+    }
+  }
+  CheckpointDecided hear_committed() { return hear_decided(false); }
+  CheckpointDecided hear_dropped() { return hear_decided(true); }
 
   // The next message of this type; skips others.
   template <class Message>
@@ -321,7 +331,7 @@ TEST_F(CoordinatorTest, AppliesNothingWhenOneFailsToLoad) {
   });
   stage(1, [](Script& me) {
     me.hello();
-    me.say(Failed{base::ExitCode::corrupt, "cannot load"});
+    me.say(Ended{base::ExitCode::corrupt, "cannot load"});
   });
   EXPECT_EQ(run().code, base::ExitCode::corrupt);
   EXPECT_FALSE(applied);
@@ -337,7 +347,7 @@ TEST_F(CoordinatorTest, ChangesThatFailEndRunBeforeTraining) {
     EXPECT_THAT(me.hear<Abort>().text, HasSubstr("no room for plan.json"));
   };
   stages(play);
-  EXPECT_THAT(run(), Ended(base::ExitCode::storage_full, HasSubstr("no room for plan.json")));
+  EXPECT_THAT(run(), RunEnded(base::ExitCode::storage_full, HasSubstr("no room for plan.json")));
   EXPECT_THAT(notes_.said, Not(Contains(HasSubstr("training"))));
 }
 
@@ -365,7 +375,7 @@ TEST_F(CoordinatorTest, FailedStageEndsRunAsRootCause) {
   });
   stage(1, [](Script& me) {
     me.start();
-    me.say(Failed{base::ExitCode::numeric, "the loss of step 1 is not a number"});
+    me.say(Ended{base::ExitCode::numeric, "the loss of step 1 is not a number"});
   });
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::numeric);
@@ -386,7 +396,7 @@ TEST_F(CoordinatorTest, FiveSkippedStepsInARowEndRunWithOneSentence) {
     me.step(2);
     for (const std::int64_t number : {3, 4, 5, 6, 7}) me.skipped_step(number);
     me.shard(7);
-    me.say(Done{Step{7}});
+    me.say(Ended{});
     me.hang();
   };
   stages(play);
@@ -409,7 +419,7 @@ TEST_F(CoordinatorTest, SaysThatLossHasDivergedWhenRunEndsWell) {
     me.start();
     me.step(1);
     me.shard(1);
-    me.hear<Committed>();
+    me.hear_committed();
     if (me.name().stage == 0) me.say(Evaluated{Step{2}, 40, 1000});
     me.end_behind_step_2();
   };
@@ -426,13 +436,13 @@ TEST_F(CoordinatorTest, SaysThatLossHasDivergedWhenRunEndsWell) {
 TEST_F(CoordinatorTest, LostPeerIsCauseOnlyWithoutBetterFinding) {
   stage(0, [](Script& me) {
     me.start();
-    me.say(Failed{base::ExitCode::peer_lost, "boundary 0>1: nothing received from stage 1.0"});
+    me.say(Ended{base::ExitCode::peer_lost, "boundary 0>1: nothing received from stage 1.0"});
     me.hear<Abort>();
   });
   stage(1, [](Script& me) {
     me.start();
     me.hear<Abort>();  // so that its own messages arrive after it
-    me.say(Failed{base::ExitCode::out_of_memory, "out of memory"});
+    me.say(Ended{base::ExitCode::out_of_memory, "out of memory"});
   });
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::out_of_memory);
@@ -446,14 +456,14 @@ TEST_F(CoordinatorTest, RefusesOtherBuild) {
     me.hello("b2");
     me.hear<Abort>();
   });
-  EXPECT_THAT(run(),
-              Ended(base::ExitCode::mismatch, AllOf(HasSubstr("build b2"), HasSubstr("build b1"))));
+  EXPECT_THAT(run(), RunEnded(base::ExitCode::mismatch,
+                              AllOf(HasSubstr("build b2"), HasSubstr("build b1"))));
 }
 
 TEST_F(CoordinatorTest, ReportsWorkerThatNeverConnects) {
   options_.limits.start = 100ms;
   stage(0, [](Script& me) { me.hang(); });
-  EXPECT_THAT(run(), Ended(base::ExitCode::stalled, HasSubstr("stage 0.0 did not connect")));
+  EXPECT_THAT(run(), RunEnded(base::ExitCode::stalled, HasSubstr("stage 0.0 did not connect")));
 }
 
 TEST_F(CoordinatorTest, SilentWorkerIsRootCause) {
@@ -483,7 +493,7 @@ TEST_F(CoordinatorTest, FirstStopFinishesAndSavesStep) {
   const auto play = [](Script& me) {
     me.start();
     me.step(1);
-    me.hear<StopAfterStep>();
+    EXPECT_TRUE(me.hear<AfterStep>().stop);
     me.end_behind_step_2();
   };
   stages(play);
@@ -551,13 +561,13 @@ void outlive(Script& me) {
   me.start();
   me.step(1);
   me.shard(1);
-  const auto dropped = me.hear<Dropped>();
+  const auto dropped = me.hear_dropped();
   EXPECT_TRUE(dropped.again);
   EXPECT_EQ(dropped.epoch, 0U);
   me.shard(1, 1);
-  EXPECT_EQ(me.hear<Committed>().epoch, 1U);
+  EXPECT_EQ(me.hear_committed().epoch, 1U);
   me.step(2);
-  me.say(Done{Step{2}});
+  me.say(Ended{});
 }
 
 TEST_F(CoordinatorTest, RunContinuesWithoutLostReplica) {
@@ -586,7 +596,7 @@ TEST_F(CoordinatorTest, ReplicaLeavesOnRequestUnlessLast) {
     me.start();
     EXPECT_EQ(me.hear<Regroup>().replicas, std::vector<std::uint32_t>{0});
     me.step(1);
-    me.say(Done{Step{1}});
+    me.say(Ended{});
   });
   play_as({0, 1}, [](Script& me) {
     me.start();
@@ -682,18 +692,18 @@ void let_in_and_go_on(Script& me) {
   me.say(Ready{{{"replica 0.0~0.1", "tcp://former:1"}}, admit.number - 1});
   me.say(Ready{{{"replica 0.0~0.1", "tcp://anew:1"}}, admit.number});
   EXPECT_EQ(me.hear<Peers>().endpoints.at("consensus 0.0~0.1"), "tcp://back:2");
-  EXPECT_EQ(me.hear<SaveSoon>().number, 1U);
+  EXPECT_EQ(me.hear<AfterStep>().save, 1U);
   me.step(1);
   me.shard(1, 1);
   EXPECT_EQ(me.hear<Regroup>().replicas, (std::vector<std::uint32_t>{0, 1}));
-  const auto committed = me.hear<Committed>();
+  const auto committed = me.hear_committed();
   EXPECT_EQ(committed.epoch, 1U);
   EXPECT_EQ(committed.arrives, 1U);
   EXPECT_EQ(committed.next_epoch, 2U);
   me.step(2);
   me.shard(2, 2);
-  EXPECT_EQ(me.hear<Committed>().arrives, std::nullopt);
-  me.say(Done{Step{2}});
+  EXPECT_EQ(me.hear_committed().arrives, std::nullopt);
+  me.say(Ended{});
 }
 
 TEST_F(CoordinatorTest, ReplicaRejoinsAtCheckpoint) {
@@ -701,7 +711,7 @@ TEST_F(CoordinatorTest, ReplicaRejoinsAtCheckpoint) {
     me.hello();
     me.say(Ready{{{"consensus 0.0~0.1", "tcp://back:2"}}});
     EXPECT_EQ(me.hear<Peers>().endpoints.at("replica 0.0~0.1"), "tcp://anew:1");
-    EXPECT_EQ(me.hear<Committed>().step, Step{1});
+    EXPECT_EQ(me.hear_committed().step, Step{1});
     me.end_behind_step_2(2);
   });
   play_as({0, 0}, let_in_and_go_on);
@@ -718,16 +728,16 @@ TEST_F(CoordinatorTest, AbsentReplicaJoinsLater) {
   ask_for_replica_1([](Script& me) {
     me.hello();
     me.say(Ready{{{"consensus 0.0~0.1", "tcp://back:2"}}});
-    EXPECT_EQ(me.hear<Committed>().step, Step{1});
+    EXPECT_EQ(me.hear_committed().step, Step{1});
     me.end_behind_step_2(1);
   });
   play_as({0, 0}, [](Script& me) {
     me.start();
     me.say(Ready{{}, me.hear<Admit>().number});
-    me.hear<SaveSoon>();
+    me.hear<AfterStep>();
     me.step(1);
     me.shard(1);
-    const auto committed = me.hear<Committed>();
+    const auto committed = me.hear_committed();
     EXPECT_EQ(committed.epoch, 0U);
     EXPECT_EQ(committed.arrives, 1U);
     EXPECT_EQ(committed.next_epoch, 1U);
@@ -749,7 +759,7 @@ TEST_F(CoordinatorTest, FailedRejoinIsCancelledAndRunContinues) {
   };
   ask_for_replica_1([](Script& me) {
     me.hello();
-    me.say(Failed{base::ExitCode::mismatch, "no room for it"});
+    me.say(Ended{base::ExitCode::mismatch, "no room for it"});
   });
   play_as({0, 0}, [&](Script& me) {
     me.start();
@@ -757,8 +767,8 @@ TEST_F(CoordinatorTest, FailedRejoinIsCancelledAndRunContinues) {
     EXPECT_EQ(away.get_future().wait_for(20s), std::future_status::ready);
     me.step(1);
     me.shard(1, 1);
-    EXPECT_EQ(me.hear<Committed>().arrives, std::nullopt);
-    me.say(Done{Step{1}});
+    EXPECT_EQ(me.hear_committed().arrives, std::nullopt);
+    me.say(Ended{});
   });
   play_as({0, 1}, [](Script& me) { me.start(); });
   run_to_end();
@@ -804,7 +814,7 @@ TEST_F(CoordinatorTest, ErrorCommonToAllReplicasEndsRun) {
   options_.survives_lost_replicas = true;
   play_as({0, 0}, [](Script& me) {
     me.start();
-    me.say(Failed{base::ExitCode::mismatch, "replicas 0 and 1 hold different bits of wte.weight"});
+    me.say(Ended{base::ExitCode::mismatch, "replicas 0 and 1 hold different bits of wte.weight"});
   });
   play_as({0, 1}, [](Script& me) {
     me.start();
@@ -818,7 +828,7 @@ TEST_F(CoordinatorTest, FailedCommitDropsCheckpointAndTrainingContinues) {
     me.start();
     me.step(1);
     me.shard(1);
-    EXPECT_THAT(me.hear<Dropped>().text, HasSubstr("no room on the disk"));
+    EXPECT_THAT(*me.hear_dropped().dropped, HasSubstr("no room on the disk"));
     me.end_behind_step_2();
   };
   commit_error_ = store::StoreError::Kind::storage_full;
@@ -833,14 +843,17 @@ TEST_F(CoordinatorTest, FailedShardDropsCheckpoint) {
   stage(0, [](Script& me) {
     me.start();
     me.shard(1);
-    EXPECT_THAT(me.hear<Dropped>().text, HasSubstr("stage 1.0 (host host-1.0): disk full"));
-    me.say(Done{Step{1}});
+    EXPECT_THAT(*me.hear_dropped().dropped, HasSubstr("stage 1.0 (host host-1.0): disk full"));
+    me.say(Ended{});
   });
   stage(1, [](Script& me) {
     me.start();
-    me.say(ShardFailed{Step{1}, base::ExitCode::storage_full, "disk full"});
-    me.hear<Dropped>();
-    me.say(Done{Step{1}});
+    me.say(ShardsWritten{.step = Step{1},
+                         .failed = true,
+                         .problem = "disk full",
+                         .code = base::ExitCode::storage_full});
+    me.hear_dropped();
+    me.say(Ended{});
   });
   const Outcome outcome = run();
   // It was the last one, so the end of training is not saved.
@@ -860,7 +873,7 @@ TEST_F(CoordinatorTest, FailedPruningNeitherDropsCheckpointNorChangesExitCode) {
     me.start();
     me.step(1);
     me.shard(1);
-    EXPECT_EQ(me.hear<Committed>().step, Step{1});
+    EXPECT_EQ(me.hear_committed().step, Step{1});
     me.end_behind_step_2();
   };
   stages(play);
@@ -877,8 +890,8 @@ TEST_F(CoordinatorTest, FailedLastCommitKeepsItsExitCode) {
   const auto play = [](Script& me) {
     me.start();
     me.shard(1);
-    me.hear<Dropped>();
-    me.say(Done{Step{1}});
+    me.hear_dropped();
+    me.say(Ended{});
   };
   stages(play);
   EXPECT_EQ(run().code, base::ExitCode::storage_io);
@@ -891,7 +904,7 @@ TEST_F(CoordinatorTest, ThreeFailedCheckpointsInARowEndRun) {
     for (int step = 1; step <= 3; ++step) me.shard(step);
     me.hear<Abort>();
   });
-  EXPECT_THAT(run(), Ended(base::ExitCode::storage_full, HasSubstr("3 checkpoints in a row")));
+  EXPECT_THAT(run(), RunEnded(base::ExitCode::storage_full, HasSubstr("3 checkpoints in a row")));
 }
 
 TEST_F(CoordinatorTest, MalformedMessageEndsRun) {
@@ -900,12 +913,12 @@ TEST_F(CoordinatorTest, MalformedMessageEndsRun) {
     me.link().send(net::Frame(3, std::byte{'?'}));
     me.hang();
   });
-  EXPECT_THAT(run(), Ended(base::ExitCode::internal, HasSubstr("not JSON")));
+  EXPECT_THAT(run(), RunEnded(base::ExitCode::internal, HasSubstr("not JSON")));
 }
 
 TEST_F(CoordinatorTest, FirstMessageMustBeHelloWithOwnName) {
   stage(0, [](Script& me) {
-    me.say(Done{Step{1}});
+    me.say(Ended{});
     me.hang();
   });
   EXPECT_THAT(run().cause, HasSubstr("its first message is not Hello"));
@@ -961,11 +974,11 @@ TEST_F(CoordinatorTest, SavesBeforeItEndsWhenHostLeaves) {
   HostOfStage beta;
   const auto play = [](Script& me) {
     me.step(1);
-    me.hear<StopAfterStep>();
+    EXPECT_TRUE(me.hear<AfterStep>().stop);
     me.step(2);
     me.shard(2);
-    me.hear<Committed>();
-    me.say(Done{Step{2}});
+    me.hear_committed();
+    me.say(Ended{});
   };
   stage(0, [&](Script& me) {
     me.start();
@@ -1021,7 +1034,7 @@ TEST_F(CoordinatorTest, HostThatLeavesWhileRunStartsEndsIt) {
   stage(0, [](Script& me) { me.hear<Abort>(); });
   stage(
       1, [](Script& me) { me.hang(); }, std::make_unique<StageOnHost>(beta));
-  EXPECT_THAT(run(), Ended(base::ExitCode::peer_lost, HasSubstr("host beta leaves the run")));
+  EXPECT_THAT(run(), RunEnded(base::ExitCode::peer_lost, HasSubstr("host beta leaves the run")));
 }
 
 TEST_F(CoordinatorTest, OrphanedStageShowsThatItsAgentHasEnded) {
@@ -1034,12 +1047,12 @@ TEST_F(CoordinatorTest, OrphanedStageShowsThatItsAgentHasEnded) {
       1,
       [](Script& me) {
         me.start();
-        me.say(Orphaned{});
+        me.say(Ended{base::ExitCode::peer_lost, "", true});
         me.hang();
       },
       std::make_unique<StageOnHost>(beta));
-  EXPECT_THAT(run(), Ended(base::ExitCode::peer_lost,
-                           HasSubstr("stage 1.0 (host beta): its host beta is gone")));
+  EXPECT_THAT(run(), RunEnded(base::ExitCode::peer_lost,
+                              HasSubstr("stage 1.0 (host beta): its host beta is gone")));
 }
 
 // With real processes in addition to the scripted messages.
@@ -1111,7 +1124,7 @@ TEST_F(CoordinatorProcessTest, FailedMessageIsPreferredToExitCode) {
   stage(
       0,
       [](Script& me) {
-        me.say(Failed{base::ExitCode::bad_input, "config.json is missing"});
+        me.say(Ended{base::ExitCode::bad_input, "config.json is missing"});
         me.hang();
       },
       shell("exit 10"));
@@ -1129,9 +1142,9 @@ TEST_F(CoordinatorProcessTest, ProcessThatCrashesAfterItsWorkFailsNoRun) {
         me.step(1);
         me.step(2);
         me.shard(2);
-        me.hear<Committed>();
+        me.hear_committed();
         ::kill(pid, SIGKILL);
-        me.say(Done{Step{2}});
+        me.say(Ended{});
         me.hang();
       },
       std::move(crashing));
@@ -1151,7 +1164,7 @@ TEST_F(CoordinatorProcessTest, KillsLingeringProcessAfterSuccess) {
       },
       std::move(lingering));
   run_to_end();
-  EXPECT_THAT(notes_.said, Contains(HasSubstr("did not exit after Done")));
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("did not exit after their work was done")));
   EXPECT_NE(::kill(pid, 0), 0);
 }
 

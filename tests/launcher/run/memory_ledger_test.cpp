@@ -58,7 +58,7 @@ class MemoryLedgerTest : public testing::Test {
     ledger_.add(workers_.at(from), {.step = Step{step}, .files = {{from.text(), 10, "hash"}}});
   }
   void skip(net::ProcessName from, std::int64_t step, const std::string& problem = "") {
-    ledger_.add(workers_.at(from), {.step = Step{step}, .skipped = true, .problem = problem});
+    ledger_.add(workers_.at(from), {.step = Step{step}, .failed = true, .problem = problem});
   }
 
   // What both workers were told since the last call: steps that are kept, and negative ones that
@@ -68,8 +68,9 @@ class MemoryLedgerTest : public testing::Test {
     for (auto& end : ends_) {
       std::vector<std::int64_t> steps;
       while (const auto frame = end->receive_until(std::chrono::steady_clock::now())) {
-        const auto message = std::get<MemoryDecided>(parse_coordinator_message(*frame));
-        steps.push_back(message.kept ? number(message.step) : -number(message.step));
+        const auto message = std::get<CheckpointDecided>(parse_coordinator_message(*frame));
+        EXPECT_TRUE(message.in_memory);
+        steps.push_back(message.dropped ? -number(message.step) : number(message.step));
       }
       if (&end != &ends_.front()) {
         EXPECT_EQ(steps, first);

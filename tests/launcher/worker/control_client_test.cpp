@@ -67,7 +67,7 @@ TEST(ControlClient, ReportsMessageThatDoesNotParseAsItsOwnFailure) {
 }
 
 TEST(ControlClient, LostCoordinatorIsLostPeer) {
-  EXPECT_EXIT(run_client(run::format(run::CoordinatorMessage(run::SaveSoon{}))),
+  EXPECT_EXIT(run_client(run::format(run::CoordinatorMessage(run::AfterStep{}))),
               testing::ExitedWithCode(number(base::ExitCode::peer_lost)), "");
 }
 
@@ -90,7 +90,7 @@ TEST(ControlClient, GoesOnWhenItCannotConnectToJoiningReplica) {
   EXPECT_EQ(event->name, "not_connected");
   EXPECT_EQ(event->text, "cannot connect to the replica that joins: x is no address");
   // It still receives.
-  coordinator->send(format(run::CoordinatorMessage(run::SaveSoon{7})));
+  coordinator->send(format(run::CoordinatorMessage(run::AfterStep{.save = 7})));
   const auto deadline = Clock::now() + 20s;
   while (client.requests().save != 7U && Clock::now() < deadline) std::this_thread::yield();
   EXPECT_EQ(client.requests().save, 7U);

@@ -146,7 +146,7 @@ class StageSaverTest : public testing::Test {
 TEST_F(StageSaverTest, RemovesShardsOfDroppedCheckpoint) {
   EXPECT_EQ(next_shards().epoch, 1U);
   EXPECT_TRUE(shard_exists());
-  say(run::Dropped{Step{1}, "no room", false, 1});
+  say(run::CheckpointDecided{Step{1}, 1, "no room", false});
   control_->wait_for_commit(Step{1}, 1);
   EXPECT_FALSE(shard_exists());
   // The coordinator knows it, and with which code the run ends.
@@ -156,10 +156,10 @@ TEST_F(StageSaverTest, RemovesShardsOfDroppedCheckpoint) {
 // The drop was in flight while the other replicas had already decided to write the step again.
 TEST_F(StageSaverTest, LateDropKeepsShardsOfNewerEpoch) {
   EXPECT_EQ(next_shards().epoch, 1U);
-  say(run::Dropped{Step{1}, "a replica left while it was written", true, 0});
+  say(run::CheckpointDecided{Step{1}, 0, "a replica left while it was written", true});
   control_->wait_for_commit(Step{1}, 0);
   EXPECT_TRUE(shard_exists());
-  say(run::Committed{Step{1}, 1});
+  say(run::CheckpointDecided{Step{1}, 1});
   EXPECT_NO_THROW(trained_.get());
   EXPECT_TRUE(shard_exists());
 }
@@ -221,9 +221,8 @@ class DuringTrainingTest : public testing::Test {
       if (const auto* done = std::get_if<run::StepDone>(&message)) {
         seen.push_back("step " + std::to_string(number(done->step) + 1));
       } else if (const auto* shards = std::get_if<run::ShardsWritten>(&message)) {
-        seen.push_back("written " + std::to_string(number(shards->step)));
-      } else if (const auto* failed = std::get_if<run::ShardFailed>(&message)) {
-        seen.push_back("failed " + std::to_string(number(failed->step)));
+        const std::string what = shards->failed ? "failed " : "written ";
+        seen.push_back(what + std::to_string(number(shards->step)));
       }
     }
     std::ranges::sort(seen);
@@ -249,13 +248,13 @@ class DuringTrainingTest : public testing::Test {
 // Step 2 is trained before checkpoint 1 is decided; then checkpoint 2 is due, and waits for it.
 TEST_F(DuringTrainingTest, TrainsOnUntilNextCheckpointIsDue) {
   EXPECT_EQ(read_until(3), (Seen{"step 1", "step 2", "written 1"}));
-  say(run::Committed{Step{1}, 0});
+  say(run::CheckpointDecided{Step{1}, 0});
   EXPECT_EQ(read_until(2), (Seen{"step 3", "written 2"}));
-  say(run::Dropped{Step{2}, "no room", false, 0});
+  say(run::CheckpointDecided{Step{2}, 0, "no room", false});
   EXPECT_EQ(read_until(1), (Seen{"written 3"}));
   EXPECT_FALSE(shard_exists(Step{2}));
   EXPECT_EQ(trained_.wait_for(0s), std::future_status::timeout) << "the last one is not decided";
-  say(run::Committed{Step{3}, 0});
+  say(run::CheckpointDecided{Step{3}, 0});
   EXPECT_NO_THROW(trained_.get());
   EXPECT_TRUE(shard_exists(Step{3}));
 }
@@ -264,11 +263,11 @@ TEST_F(DuringTrainingTest, ReportsFailedWriteAndTrainsOn) {
   EXPECT_EQ(read_until(3), (Seen{"step 1", "step 2", "written 1"}));
   // A file where the folder of the next checkpoint should be.
   std::ofstream(folder(Step{2})) << "in the way";
-  say(run::Committed{Step{1}, 0});
+  say(run::CheckpointDecided{Step{1}, 0});
   EXPECT_EQ(read_until(2), (Seen{"failed 2", "step 3"}));
-  say(run::Dropped{Step{2}, "no room", false, 0});
+  say(run::CheckpointDecided{Step{2}, 0, "no room", false});
   EXPECT_EQ(read_until(1), (Seen{"written 3"}));
-  say(run::Committed{Step{3}, 0});
+  say(run::CheckpointDecided{Step{3}, 0});
   EXPECT_NO_THROW(trained_.get());
 }
 
@@ -305,11 +304,12 @@ class InMemoryTest : public testing::Test {
     saver.finish();
   }
 
-  run::ShardsInMemory next() {
+  run::ShardsWritten next() {
     const auto deadline = std::chrono::steady_clock::now() + 20s;
     while (const auto frame = coordinator_->receive_until(deadline)) {
       const run::StageMessage message = run::parse_stage_message(*frame);
-      if (const auto* made = std::get_if<run::ShardsInMemory>(&message)) return *made;
+      const auto* made = std::get_if<run::ShardsWritten>(&message);
+      if (made != nullptr && made->in_memory) return *made;
     }
     throw std::runtime_error("nothing was made in memory");
   }
@@ -321,19 +321,19 @@ class InMemoryTest : public testing::Test {
   plan::StageJob job_ = first_of_two(scratch_ / "run");
   std::unique_ptr<net::Link> coordinator_;
   std::unique_ptr<ControlClient> control_;
-  std::vector<run::ShardsInMemory> reports_;
-  std::function<void(const run::ShardsInMemory&)> on_report_ = [](const auto&) {};
+  std::vector<run::ShardsWritten> reports_;
+  std::function<void(const run::ShardsWritten&)> on_report_ = [](const auto&) {};
 };
 
 // On a path that is slower than the steps: no host has taken the first one.
 TEST_F(InMemoryTest, TrainsOnAndSkipsWhileTheFormerOneIsNeeded) {
-  coordinator_->send(format(run::CoordinatorMessage(run::Committed{Step{4}, 0})));
+  coordinator_->send(format(run::CoordinatorMessage(run::CheckpointDecided{Step{4}, 0})));
   train();
   ASSERT_EQ(reports_.size(), 3U);
-  EXPECT_FALSE(reports_[0].skipped);
+  EXPECT_FALSE(reports_[0].failed);
   EXPECT_EQ(reports_[0].files.size(), 3U);  // weights, optimizer state, hashes
   for (const std::size_t later : {1U, 2U}) {
-    EXPECT_TRUE(reports_[later].skipped);
+    EXPECT_TRUE(reports_[later].failed);
     EXPECT_EQ(reports_[later].problem, "");
     EXPECT_TRUE(reports_[later].files.empty());
   }
@@ -342,13 +342,14 @@ TEST_F(InMemoryTest, TrainsOnAndSkipsWhileTheFormerOneIsNeeded) {
 // A machine whose tmpfs is too small or missing.
 TEST_F(InMemoryTest, SaysWhyNothingIsInMemoryAndTrainsOn) {
   memory_.reset();
-  on_report_ = [&](const run::ShardsInMemory& made) {
-    coordinator_->send(format(run::CoordinatorMessage(run::MemoryDecided{made.step, false})));
+  on_report_ = [&](const run::ShardsWritten& made) {
+    coordinator_->send(format(
+        run::CoordinatorMessage(run::CheckpointDecided{made.step, 0, "given up", false, true})));
   };
-  coordinator_->send(format(run::CoordinatorMessage(run::Committed{Step{4}, 0})));
+  coordinator_->send(format(run::CoordinatorMessage(run::CheckpointDecided{Step{4}, 0})));
   train();
   ASSERT_EQ(reports_.size(), 3U);
-  for (const run::ShardsInMemory& made : reports_) {
+  for (const run::ShardsWritten& made : reports_) {
     EXPECT_TRUE(made.files.empty());
     if (&made == &reports_.front()) {
       EXPECT_NE(made.problem.find(in_memory_.string()), std::string::npos) << made.problem;
@@ -359,14 +360,15 @@ TEST_F(InMemoryTest, SaysWhyNothingIsInMemoryAndTrainsOn) {
 // The bytes are those that a checkpoint on disk has.
 TEST_F(InMemoryTest, HasTheFilesOfACheckpointUntilItIsGivenUp) {
   std::map<std::string, std::string> held;
-  on_report_ = [&](const run::ShardsInMemory& made) {
-    EXPECT_FALSE(made.skipped) << made.problem;
+  on_report_ = [&](const run::ShardsWritten& made) {
+    EXPECT_FALSE(made.failed) << made.problem;
     const auto folder = store::checkpoint_directory(in_memory_, made.step);
     for (const store::ShardFile& file : made.files) {
       EXPECT_EQ(store::hash_file(folder / file.name).hash, file.hash);
       held[file.name] = file.hash;
     }
-    coordinator_->send(format(run::CoordinatorMessage(run::MemoryDecided{made.step, false})));
+    coordinator_->send(format(
+        run::CoordinatorMessage(run::CheckpointDecided{made.step, 0, "given up", false, true})));
     const auto gone = folder;
     const auto deadline = std::chrono::steady_clock::now() + 20s;
     std::error_code absent;
@@ -376,11 +378,11 @@ TEST_F(InMemoryTest, HasTheFilesOfACheckpointUntilItIsGivenUp) {
     }
   };
   job_.plan.recipe.checkpoint.every = 4;
-  coordinator_->send(format(run::CoordinatorMessage(run::Committed{Step{4}, 0})));
+  coordinator_->send(format(run::CoordinatorMessage(run::CheckpointDecided{Step{4}, 0})));
   train();
   EXPECT_EQ(reports_.size(), 3U);
   // The last step is on disk and, as both fall on it, in memory too.
-  const run::ShardsInMemory last = next();
+  const run::ShardsWritten last = next();
   EXPECT_EQ(last.files.size(), 3U) << last.problem;
   for (const store::ShardFile& file : last.files) {
     for (const auto& directory : {scratch_ / "run", in_memory_}) {
