@@ -1,7 +1,11 @@
 #include "framework/net/carrier.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cstring>
+
+#include "framework/net/wire_format.h"
 
 namespace strait::net {
 namespace {
@@ -18,6 +22,12 @@ std::string fresh_address() {
 }
 
 }  // namespace
+
+std::string routing_id(const ProcessName& process, const std::string& link) {
+  // Of a fixed length: a name may have any characters, and libzmq takes 255 bytes.
+  const FrameHash hash = hash_frame(std::as_bytes(std::span(link)));
+  return fmt::format("{}.{:08x}", process.text(), static_cast<std::uint32_t>(hash.low));
+}
 
 Monitor::Monitor(zmq::context_t& context, zmq::socket_t& socket)
     : watched_(socket), events_(context, zmq::socket_type::pair) {

@@ -34,6 +34,10 @@ class Monitor {
   int descriptor_ = -1;
 };
 
+// By which a listener knows the sender of a message: "1.0.9f3a01bc" is a link of stage 1.0, and
+// "1.0.9f3a01bc+2" its flow 2. The last part stands for the link's name.
+std::string routing_id(const ProcessName& process, const std::string& link);
+
 // One socket and the link ends that use it. Used by the net thread only.
 class Carrier {
  public:

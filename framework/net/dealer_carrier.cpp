@@ -19,20 +19,15 @@ constexpr std::chrono::milliseconds kRenewWhenQuietFor = 2 * kSilence;
 // By then nothing of what an unused flow carried is on its way.
 constexpr std::chrono::seconds kCloseUnusedAfter{10};
 
-// "1.0.3" is the third restart of stage 1.0, "1.0.3+2" its flow 2.
-std::string routing_id(const NodeOptions& node, unsigned flow) {
-  const std::string process = fmt::format("{}.{}", node.name.text(), node.restarts);
-  return flow == 0 ? process : fmt::format("{}+{}", process, flow);
-}
-
 }  // namespace
 
 DealerCarrier::DealerCarrier(zmq::context_t& context, const NodeOptions& node, Endpoint peer,
-                             std::string peer_key, LinkEnd& end)
+                             const LinkOptions& link, LinkEnd& end)
     : context_(context),
       node_(node),
       peer_(std::move(peer)),
-      peer_key_(std::move(peer_key)),
+      peer_key_(link.peer_public_key),
+      routing_id_(routing_id(node.name, link.name)),
       end_(&end) {
   flows_.push_back(std::make_unique<Flow>());
   open(*flows_.front());
@@ -42,7 +37,8 @@ void DealerCarrier::open(Flow& flow) {
   flow.monitor.reset();
   zmq::socket_t& socket = flow.socket.emplace(context_, zmq::socket_type::dealer);
   apply_link_settings(socket, peer_.host);
-  socket.set(zmq::sockopt::routing_id, routing_id(node_, flow.number));
+  socket.set(zmq::sockopt::routing_id,
+             flow.number == 0 ? routing_id_ : fmt::format("{}+{}", routing_id_, flow.number));
   if (!node_.plaintext) call_with_curve(socket, node_.keys, peer_key_);
   flow.monitor = std::make_unique<Monitor>(context_, socket);
   try {

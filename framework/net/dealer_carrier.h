@@ -14,7 +14,7 @@ class DealerCarrier final : public Carrier {
  public:
   // node outlives the carrier. peer_key is empty on a plaintext node.
   DealerCarrier(zmq::context_t& context, const NodeOptions& node, Endpoint peer,
-                std::string peer_key, LinkEnd& end);
+                const LinkOptions& link, LinkEnd& end);
 
   bool turn(Time now) override;
   void poll_on(std::vector<zmq::pollitem_t>& items) override;
@@ -47,7 +47,8 @@ class DealerCarrier final : public Carrier {
   const NodeOptions& node_;
   const Endpoint peer_;
   const std::string peer_key_;
-  LinkEnd* end_;  // null once detached
+  const std::string routing_id_;  // of flow 0
+  LinkEnd* end_;                  // null once detached
   std::vector<std::unique_ptr<Flow>> flows_;
   std::optional<zmq::message_t> unsent_;  // composed, but the queues were full
   std::size_t next_ = 0;                  // the flow that is tried first

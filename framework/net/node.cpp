@@ -115,7 +115,7 @@ class NodeListener final : public Listener {
         protocol_options(node_, options, ProtocolOptions::Role::answerer, {}), thread_);
     thread_->run([&] {
       // Attached before the key is allowed: a peer that is let in must find its link.
-      carrier_->attach(*link, options.peer);
+      carrier_->attach(*link, options);
       link->share_carrier(carrier_, options.peer_public_key);
       if (!node_.plaintext) thread_->gate().allow(options.peer_public_key, options.peer);
     });
@@ -150,7 +150,8 @@ std::unique_ptr<Listener> Node::listen(const BindAddress& address) {
   require_private_if_plain(options_, address.host);
   std::shared_ptr<RouterCarrier> carrier;
   run_task(*thread_, address.host, [&] {
-    carrier = std::make_shared<RouterCarrier>(thread_->context(), options_, address);
+    carrier =
+        std::make_shared<RouterCarrier>(thread_->context(), thread_->uplink(), options_, address);
     thread_->add(carrier);
   });
   return std::make_unique<NodeListener>(options_, thread_, std::move(carrier));
@@ -171,8 +172,8 @@ std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptio
     // turn.
     // One flow fills a loopback, and a simulated path has its rate per connection.
     if (is_loopback_host(peer->host)) link->limit_flows(1, 1);
-    auto carrier = std::make_shared<DealerCarrier>(thread_->context(), options_, *peer,
-                                                   options.peer_public_key, *link);
+    auto carrier =
+        std::make_shared<DealerCarrier>(thread_->context(), options_, *peer, options, *link);
     thread_->add(carrier);
     link->own_carrier(std::move(carrier));
   });

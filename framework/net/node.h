@@ -15,7 +15,6 @@ struct NodeOptions {
   ProcessName name;
   RunId run;
   std::uint32_t generation = 1;  // of the run; an older process is fenced out
-  std::uint32_t restarts = 0;    // of this process, in this generation
   CurveKeyPair keys;
   bool plaintext = false;  // no encryption, no proof of identity; private addresses only
   std::function<void(const std::string&)> on_event;  // gets one sentence; called on the net thread
@@ -29,9 +28,10 @@ struct BindAddress {
   std::uint16_t last_port = 0;  // 0: only first_port
 };
 
-// A bound socket. It serves one expected peer (a data link) or many (the control plane), with one
-// Link each. An unexpected peer is refused before a byte of it is read. Destroying the listener
-// closes the port and ends its links; links may be destroyed before or after it.
+// A bound socket. It serves one expected peer (a data link) or many (the control plane). Several
+// links of one peer have different names. An unexpected peer is refused before a byte of it is
+// read. Destroying the listener closes the port and ends its links; links may be destroyed before
+// or after it.
 class Listener {
  public:
   Listener() = default;
@@ -42,7 +42,7 @@ class Listener {
   virtual std::string endpoint() const = 0;  // "tcp://127.0.0.1:40123", for the peers
 
   // The end of a link to options.peer, which may connect from now on. Does not wait for the peer:
-  // the first send or receive does. One link per peer and listener.
+  // the first send or receive does. One link per peer, name and listener.
   virtual std::unique_ptr<Link> expect(const LinkOptions& options) = 0;
 };
 

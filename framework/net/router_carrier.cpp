@@ -8,6 +8,9 @@
 namespace strait::net {
 namespace {
 
+// A queue of a few fragments runs empty within this time on a path of a gigabit.
+constexpr std::chrono::milliseconds kRetryFull{2};
+
 constexpr const char* kUserId = "User-Id";
 constexpr const char* kPeerAddress = "Peer-Address";
 
@@ -17,10 +20,9 @@ std::string_view property(const zmq::message_t& message, const char* name) {
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-// "1.0.3" is the third restart of stage 1.0, "1.0.3+2" its flow 2.
-std::string_view name_in(std::string_view routing_id) {
-  return routing_id.substr(0, routing_id.rfind('.'));
-}
+// See routing_id() in carrier.h.
+std::string_view name_in(std::string_view id) { return id.substr(0, id.rfind('.')); }
+std::string_view first_in(std::string_view id) { return id.substr(0, id.rfind('+')); }
 
 // kMaxFlows: none that this protocol has.
 unsigned flow_in(std::string_view routing_id) {
@@ -99,9 +101,9 @@ void UnprovenConnections::proven(int descriptor) {
   if (found != waiting_.end()) waiting_.erase(found);
 }
 
-RouterCarrier::RouterCarrier(zmq::context_t& context, const NodeOptions& node,
+RouterCarrier::RouterCarrier(zmq::context_t& context, Uplink& uplink, const NodeOptions& node,
                              const BindAddress& address)
-    : node_(node) {
+    : uplink_(uplink), node_(node) {
   socket_.emplace(context, zmq::socket_type::router);
   apply_link_settings(*socket_, address.host);
   // mandatory: an unknown peer is an error instead of a silent loss. handover: a restarted peer
@@ -113,17 +115,18 @@ RouterCarrier::RouterCarrier(zmq::context_t& context, const NodeOptions& node,
   endpoint_ = bind_socket(*socket_, address);
 }
 
-void RouterCarrier::attach(LinkEnd& end, const ProcessName& peer) {
-  const auto same = [&](const PeerSlot& slot) { return slot.peer == peer; };
-  // Two links to one peer could not be told apart on this socket.
-  if (std::any_of(slots_.begin(), slots_.end(), same)) {
+void RouterCarrier::attach(LinkEnd& end, const LinkOptions& link) {
+  std::string id = routing_id(link.peer, link.name);
+  // Two links of one name to one peer could not be told apart on this socket.
+  if (std::ranges::find(slots_, id, &PeerSlot::first_id) != slots_.end()) {
     throw LinkError(LinkError::Kind::unusable,
-                    fmt::format("{} is already expected at {}; one link per peer and listener",
-                                peer.describe(), endpoint_.host_and_port()));
+                    fmt::format("{}: {} is already expected at {}; one link of a name per listener",
+                                link.name, link.peer.describe(), endpoint_.host_and_port()));
   }
   slots_.emplace_back();
   slots_.back().end = &end;
-  slots_.back().peer = peer;
+  slots_.back().peer = link.peer;
+  slots_.back().first_id = std::move(id);
 }
 
 bool RouterCarrier::turn(Time now) {
@@ -159,9 +162,9 @@ int RouterCarrier::read(Time now) {
 
 RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
                                                 const zmq::message_t& body) {
-  const std::string routing_id = id.to_string();
-  const std::string name(name_in(routing_id));
-  const unsigned flow = flow_in(routing_id);
+  const std::string sender = id.to_string();
+  const std::string name(name_in(sender));
+  const unsigned flow = flow_in(sender);
   if (flow == kMaxFlows) return nullptr;
   // A peer that proved its own key could still use another process's id.
   if (!node_.plaintext && property(body, kUserId) != name) {
@@ -170,8 +173,8 @@ RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
     return nullptr;
   }
   for (PeerSlot& slot : slots_) {
-    if (slot.peer.text() != name) continue;
-    slot.routing_ids.at(flow) = routing_id;
+    if (slot.first_id != first_in(sender)) continue;
+    slot.routing_ids.at(flow) = sender;
     slot.latest = flow;
     const std::string_view address = property(body, kPeerAddress);
     if (slot.address != address) {
@@ -191,7 +194,9 @@ bool RouterCarrier::write(Time now, PeerSlot& slot) {
       if (!slot.end->compose(now, message)) return false;
       slot.unsent = std::move(message);
     }
-    if (!post(now, slot)) return false;
+    if (post(now, slot)) continue;
+    if (!is_polled()) uplink_.ask_again_at(now + kRetryFull);
+    return false;
   }
   return true;
 }
@@ -260,16 +265,17 @@ void RouterCarrier::follow_events() {
   }
 }
 
+// With several peers, or a flow that is open and not used, the socket is writable as soon as one of
+// them is, so polling for it would spin.
+bool RouterCarrier::is_polled() const {
+  if (slots_.size() != 1) return false;
+  const LinkEnd::Flows flows = slots_.front().end->flows();
+  return flows.open == flows.used;
+}
+
 void RouterCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
   if (!socket_) return;
-  // With several peers, or a flow that is open and not used, the socket is writable as soon as one
-  // of them is, so polling for it would spin. The others are retried at the next event or tick.
-  bool blocked = slots_.size() == 1 && slots_.front().unsent.has_value();
-  if (blocked) {
-    const LinkEnd::Flows flows = slots_.front().end->flows();
-    blocked = flows.open == flows.used;
-  }
-  items.push_back(poll_item(*socket_, blocked));
+  items.push_back(poll_item(*socket_, is_polled() && slots_.front().unsent.has_value()));
   items.push_back(poll_item(monitor_->events(), false));
 }
 

@@ -5,6 +5,7 @@
 #include "framework/net/carrier.h"
 #include "framework/net/endpoint.h"
 #include "framework/net/node.h"
+#include "framework/net/uplink.h"
 
 namespace strait::net {
 
@@ -32,11 +33,13 @@ class UnprovenConnections {
 // stranger never receives what is meant for a peer.
 class RouterCarrier final : public Carrier {
  public:
-  // node outlives the carrier. Binds at once; LinkError::unusable says why it cannot.
-  RouterCarrier(zmq::context_t& context, const NodeOptions& node, const BindAddress& address);
+  // node and uplink, of the net thread, outlive the carrier. Binds at once; LinkError::unusable
+  // says why it cannot.
+  RouterCarrier(zmq::context_t& context, Uplink& uplink, const NodeOptions& node,
+                const BindAddress& address);
 
   const Endpoint& endpoint() const { return endpoint_; }
-  void attach(LinkEnd& end, const ProcessName& peer);
+  void attach(LinkEnd& end, const LinkOptions& link);
 
   bool turn(Time now) override;
   void poll_on(std::vector<zmq::pollitem_t>& items) override;
@@ -44,9 +47,10 @@ class RouterCarrier final : public Carrier {
   void close() override;
 
  private:
-  struct PeerSlot {  // of one expected peer
+  struct PeerSlot {  // of one expected link
     LinkEnd* end = nullptr;
     ProcessName peer;
+    std::string first_id;                            // the routing id of its flow 0
     std::array<std::string, kMaxFlows> routing_ids;  // by flow; empty before its first message
     unsigned latest = 0;                             // the flow of the latest message
     unsigned next = 0;                               // the flow that is tried first
@@ -57,12 +61,15 @@ class RouterCarrier final : public Carrier {
   void follow_events();
   int read(Time now);
   PeerSlot* slot_of(const zmq::message_t& id, const zmq::message_t& body);
+  // Whether poll(2) shows when the queue of a blocked link has room again.
+  bool is_polled() const;
   bool write(Time now, PeerSlot& slot);
   void write_heartbeats(Time now, PeerSlot& slot);
   bool post(Time now, PeerSlot& slot);
   enum class Posted : std::uint8_t { yes, full, no_path };
   Posted post_on(Time now, PeerSlot& slot, unsigned flow, zmq::message_t& message);
 
+  Uplink& uplink_;
   const NodeOptions& node_;
   std::optional<zmq::socket_t> socket_;
   std::unique_ptr<Monitor> monitor_;

@@ -112,8 +112,8 @@ class FlowsEnd final : public LinkEnd {
         thread_(std::move(thread)) {
     limit_flows(4, kMaxFlows);
     thread_->run([&] {
-      carrier_ = std::make_shared<DealerCarrier>(thread_->context(), node_, peer,
-                                                 options.link.peer_public_key, *this);
+      carrier_ =
+          std::make_shared<DealerCarrier>(thread_->context(), node_, peer, options.link, *this);
       thread_->add(carrier_);
     });
   }

@@ -477,7 +477,38 @@ TEST_F(NodeTest, OneListenerServesManyPeersApart) {
   EXPECT_EQ(near[3]->receive(), numbered_frame(7, 10)) << "one lost peer disturbs no other";
 }
 
-TEST_F(NodeTest, OnePeerIsExpectedOncePerListener) {
+// As a host's agent has: a bulk transfer on one link holds up no request on the other.
+TEST_F(NodeTest, LinksOfOnePeerShareAListenerByTheirNames) {
+  start_right();
+  const auto named_link = [](LinkOptions options, const std::string& name) {
+    options.name = name;
+    return options;
+  };
+  const LinkOptions of_left = link_options({}, kLeft, left_keys.public_key);
+  const LinkOptions of_right = link_options({}, kRight, right_keys.public_key);
+  Node left_node(named(kLeft, left_keys));
+  // The second is not expected yet when it calls: its first messages must not reach the first.
+  auto requests = listener->expect(named_link(of_left, "requests"));
+  const auto far_files =
+      left_node.connect(listener->endpoint(), named_link(of_right, "the bytes of files"));
+  const auto far_requests =
+      left_node.connect(listener->endpoint(), named_link(of_right, "requests"));
+  far_files->send(numbered_frame(1, 300'000));
+  far_requests->send(numbered_frame(2, 10));
+  EXPECT_EQ(requests->receive(), numbered_frame(2, 10));
+  const auto files = listener->expect(named_link(of_left, "the bytes of files"));
+  EXPECT_EQ(files->receive(), numbered_frame(1, 300'000));
+  requests->send(numbered_frame(3, 10));
+  files->send(numbered_frame(4, 300'000));
+  EXPECT_EQ(far_requests->receive(), numbered_frame(3, 10));
+  EXPECT_EQ(far_files->receive(), numbered_frame(4, 300'000));
+  requests.reset();
+  EXPECT_EQ(end_of(*far_requests).kind(), Kind::lost);
+  far_files->send(numbered_frame(5, 10));
+  EXPECT_EQ(files->receive(), numbered_frame(5, 10)) << "the other link and its key stay";
+}
+
+TEST_F(NodeTest, OneLinkOfANameIsExpectedOncePerListener) {
   start_right();
   const auto right = expect_left();
   const LinkError error = error_of([&] { expect_left(); });
