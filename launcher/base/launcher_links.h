@@ -11,8 +11,8 @@ namespace strait::base {
 net::LinkOptions control_link(net::ProcessName process, net::ProcessName peer,
                               const std::string& peer_key, std::chrono::seconds hold);
 
-// A host's agent has two links with the launcher, so that requests do not wait for the bytes of
-// files. The launcher listens for each at an endpoint of its own.
+// A host's agent has two links with the launcher, at one endpoint, so that requests do not wait for
+// the bytes of files.
 inline constexpr const char* kAgentService = "agent";    // requests, processes and their logs
 inline constexpr const char* kTransferService = "ship";  // the bytes of files
 inline constexpr const char* kJoinService = "join";      // hosts that join by themselves

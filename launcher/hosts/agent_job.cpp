@@ -5,7 +5,6 @@
 #include "framework/fields/bounded_json.h"
 #include "framework/fields/json_fields.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/launcher_links.h"
 #include "launcher/hosts/agent_message.h"
 
 namespace strait::hosts {
@@ -36,7 +35,7 @@ void describe(auto& f, fields::Is<AgentJob> auto& m) {
   f("run", m.run), f("run_name", m.run_name), f("generation", m.generation), f("host", m.host);
   f("host_name", m.host_name), f("build", m.build), f("public_key", m.keys.public_key);
   f("secret_key", m.keys.secret_key), f("launcher_key", m.launcher_key);
-  f("endpoints", m.endpoints), f("directory", m.directory);
+  f("endpoint", m.endpoint), f("directory", m.directory);
   f("environment", m.environment), f("address", m.address), f("devices", m.devices);
   f("ports", m.ports), f("hold", m.hold), f("up_megabits", m.up_megabits);
   f("down_megabits", m.down_megabits);
@@ -46,12 +45,7 @@ std::string to_text(const AgentJob& job) { return fields::to_object(job).dump();
 
 AgentJob parse_agent_job(const std::string& text) {
   try {
-    auto job = fields::from_text<AgentJob>(text, "an agent's job");
-    for (const char* const service : {base::kAgentService, base::kTransferService}) {
-      if (job.endpoints.contains(service)) continue;
-      throw base::MessageError(fmt::format("it has no endpoint of the service \"{}\"", service));
-    }
-    return job;
+    return fields::from_text<AgentJob>(text, "an agent's job");
   } catch (const base::MessageError& error) {
     throw base::UserError(base::ExitCode::mismatch,
                           "this is not the job of an agent of this build: {}", error.what());

@@ -21,7 +21,7 @@ struct AgentJob {
   std::string build;       // of the launcher
   net::CurveKeyPair keys;
   std::string launcher_key;
-  std::map<std::string, std::string> endpoints;    // of the launcher, by service
+  std::string endpoint;                            // of the launcher
   std::string directory;                           // for its files; "~" is its home
   std::map<std::string, std::string> environment;  // of the processes it starts
   std::string address;                 // where other hosts reach it; empty: found by the agent

@@ -98,9 +98,8 @@ AgentTransfer::AgentTransfer(net::Node& node, const AgentJob& job,
   const net::ProcessName launcher = net::ProcessName::coordinator();
   transfer_agent_.add_peer(
       launcher, "the launcher",
-      node_.connect(job_.endpoints.at(base::kTransferService),
-                    transfer::transfer_link(launcher, job_.name(), launcher, job_.launcher_key,
-                                            hold_of(job_))));
+      node_.connect(job_.endpoint, transfer::transfer_link(launcher, job_.name(), launcher,
+                                                           job_.launcher_key, hold_of(job_))));
 }
 
 std::unique_ptr<net::Link> AgentTransfer::accept(const transfer::LinkWith& other) {
@@ -205,7 +204,7 @@ void send_hello(net::Link& link, const AgentJob& job, const HostFacts& facts,
                         "the launcher of run {} at {} does not answer this host's agent ({}): the "
                         "run has ended or was started again, or another agent has connected with "
                         "the same job, or this host has no route to the launcher",
-                        job.run_name, job.endpoints.at(base::kAgentService), why);
+                        job.run_name, job.endpoint, why);
 }
 
 // Flushes the last messages, unless the launcher has disconnected already.
@@ -432,14 +431,13 @@ base::ExitCode run_agent(const AgentJob& job) {
     const base::GenerationLock lock(run_directory, {job.name(), job.host, job.generation});
     const auto memory = memory_directory(job);
     net::Node node(agent_node(job));
-    const std::string& endpoint = job.endpoints.at(base::kAgentService);
-    const std::unique_ptr<net::Link> link =
-        node.connect(endpoint, base::service_link(base::kAgentService, job.name(),
-                                                  net::ProcessName::coordinator(), job.launcher_key,
-                                                  std::chrono::seconds(job.hold)));
-    const HostFacts facts = facts_of_this_host(directory, endpoint);
+    const std::unique_ptr<net::Link> link = node.connect(
+        job.endpoint,
+        base::service_link(base::kAgentService, job.name(), net::ProcessName::coordinator(),
+                           job.launcher_key, std::chrono::seconds(job.hold)));
+    const HostFacts facts = facts_of_this_host(directory, job.endpoint);
     send_hello(*link, job, facts, signals.count());
-    spdlog::info("joined the run {} at {}", job.run_name, endpoint);
+    spdlog::info("joined the run {} at {}", job.run_name, job.endpoint);
     Reports reports(*link);
     PathService paths(agent_node(job), job.ports, [](const MeasureCompute& request) {
       return measure_in_subprocess(stage_program_here(), request);

@@ -255,7 +255,7 @@ base::Backend& RunHosts::backend() {
 }
 
 void RunHosts::fill_in(plan::StageJob& job, std::size_t host) const {
-  job.coordinator_endpoint = listeners_.control(host).endpoint();
+  job.coordinator_endpoint = listeners_.at(host).endpoint();
   job.run_directory = run_directories_.at(host);
   if (transfer_) transfer_->set_input_paths(job, host);
   for (const hosts::LinkRoute& route : routes()) {

@@ -47,7 +47,7 @@ class RunHosts {
   std::map<std::string, std::string> connect_endpoints(
       std::map<std::string, std::string> endpoints);
   // Where the stages of this host reach the coordinator.
-  net::Listener& listener(std::size_t host) { return listeners_.control(host); }
+  net::Listener& listener(std::size_t host) { return listeners_.at(host); }
   base::Backend& backend();
   // File transfer to and from the hosts; null for a local run.
   RunTransfer* file_transfer() { return transfer_.get(); }

@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include "launcher/base/launcher_links.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/run/run_reach.h"
 
@@ -52,8 +51,7 @@ TEST(AgentListeners, StagesConnectWhereTheirAgentDoes) {
   const auto node = coordinator_node();
   AgentListeners listeners(*node, 1);
   listeners.listen(0, "127.0.0.1", {0, 0});
-  const auto endpoints = listeners.job_for(run_on({"localhost"}), 0).endpoints;
-  EXPECT_EQ(endpoints.at(base::kAgentService), listeners.control(0).endpoint());
+  EXPECT_EQ(listeners.job_for(run_on({"localhost"}), 0).endpoint, listeners.at(0).endpoint());
 }
 
 }  // namespace
