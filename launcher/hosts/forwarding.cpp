@@ -210,7 +210,6 @@ bool Forwarding::drain(int to, Buffer& held) {
         ::send(to, held.memory.data() + held.first, held.last - held.first, MSG_NOSIGNAL);
     if (sent < 0) return would_block(errno);
     held.first += static_cast<std::size_t>(sent);
-    held.bytes += static_cast<std::uint64_t>(sent);
   }
   held.first = held.last = 0;
   return !held.ended;
@@ -241,9 +240,7 @@ void ForwardingSet::move(std::span<const pollfd> polls) {
   for (std::size_t i = 0; i < open_.size(); ++i) {
     Named& one = open_[i];
     const bool ready = polls[2 * i].revents != 0 || polls[2 * i + 1].revents != 0;
-    const bool goes_on = !ready || one.forwarding.move();
-    bytes_[one.name] += one.forwarding.bytes() - std::exchange(one.counted, one.forwarding.bytes());
-    if (goes_on) kept.push_back(std::move(one));
+    if (!ready || one.forwarding.move()) kept.push_back(std::move(one));
   }
   open_ = std::move(kept);
 }

@@ -5,7 +5,6 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <map>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -81,8 +80,6 @@ class Forwarding {
   // as far as possible; destroy this object.
   bool move();
 
-  std::uint64_t bytes() const { return near_.bytes + far_.bytes; }  // moved so far, both ways
-
  private:
   // What was read from one side and not yet written to the other.
   struct Buffer {
@@ -90,7 +87,6 @@ class Forwarding {
     std::size_t first = 0;
     std::size_t last = 0;
     bool ended = false;  // nothing more will come
-    std::uint64_t bytes = 0;
 
     bool has_room() const;
     bool empty() const { return first == last; }
@@ -105,11 +101,11 @@ class Forwarding {
   Buffer far_;
 };
 
-// The forwardings of one thread, and the bytes moved for each name.
+// The forwardings of one thread, by name.
 class ForwardingSet {
  public:
   void add(const std::string& name, Forwarding forwarding) {
-    open_.push_back({name, std::move(forwarding), 0});
+    open_.push_back({name, std::move(forwarding)});
   }
   void drop(const std::string& name);
 
@@ -118,18 +114,15 @@ class ForwardingSet {
   // What append_to() put there, as poll(2) left it. Ended forwardings go.
   void move(std::span<const pollfd> polls);
 
-  const std::map<std::string, std::uint64_t>& bytes() const { return bytes_; }
   std::size_t size() const { return open_.size(); }
 
  private:
   struct Named {
     std::string name;
     Forwarding forwarding;
-    std::uint64_t counted = 0;
   };
 
   std::vector<Named> open_;
-  std::map<std::string, std::uint64_t> bytes_;
 };
 
 }  // namespace strait::hosts

@@ -146,12 +146,6 @@ void Relay::admit(const std::string& token) {
   wake_.raise();
 }
 
-std::uint64_t Relay::bytes(const std::string& token) const {
-  const MutexLock lock(mutex_);
-  const auto found = moved_.find(token);
-  return found == moved_.end() ? 0 : found->second;
-}
-
 void Relay::serve() {
   PendingConnections pending;
   ForwardingSet forwardings;
@@ -183,8 +177,6 @@ void Relay::serve() {
     opened_.clear();
     for (const std::string& token : admitted_) pending.admit(token);
     admitted_.clear();
-    // A copy once per round, so that no forwarding takes a lock.
-    moved_ = forwardings.bytes();
   }
 }
 

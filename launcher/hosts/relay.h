@@ -75,22 +75,18 @@ class Relay {
   // Accepts the two ends that have this token from now on.
   void admit(const std::string& token);
 
-  // Bytes forwarded for that token so far, in both directions.
-  std::uint64_t bytes(const std::string& token) const;
-
  private:
   void serve();
 
   const std::pair<int, int> ports_;
   net::WakeSignal wake_;
   std::atomic<bool> leaving_{false};
-  mutable Mutex mutex_;
+  Mutex mutex_;
   std::map<std::string, net::Endpoint> endpoints_ STRAIT_GUARDED_BY(mutex_);  // by address
   // For the thread to take over.
   std::vector<FileDescriptor> opened_ STRAIT_GUARDED_BY(mutex_);
   std::vector<std::string> admitted_ STRAIT_GUARDED_BY(mutex_);
-  std::map<std::string, std::uint64_t> moved_ STRAIT_GUARDED_BY(mutex_);  // by token
-  std::vector<FileDescriptor> listeners_;                                 // the thread's own
+  std::vector<FileDescriptor> listeners_;  // the thread's own
   std::thread thread_;
 };
 

@@ -130,20 +130,13 @@ class RelayedLink : public testing::Test {
   std::unique_ptr<net::Link> above_;
 };
 
-TEST_F(RelayedLink, ForwardsAndCountsFrames) {
+TEST_F(RelayedLink, ForwardsFramesBothWays) {
   for (std::uint64_t i = 0; i < 10; ++i) {
     above_->send(frame_of(i));
     below_->send(frame_of(100 + i));
     expect_frame(*below_, i);
     expect_frame(*above_, 100 + i);
   }
-  // The relay publishes a turn's bytes after it has passed them on.
-  const auto counted = [this] { return detour_.relay->bytes(detour_.token) > 20U * 300'000; };
-  for (const Instant end = in_time(); !counted() && std::chrono::steady_clock::now() < end;) {
-    std::this_thread::yield();
-  }
-  EXPECT_TRUE(counted());
-  EXPECT_EQ(detour_.relay->bytes(Preamble::random_token()), 0U);
 }
 
 TEST_F(RelayedLink, RestartOfRelayLosesNoFrame) {
