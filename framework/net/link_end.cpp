@@ -172,8 +172,8 @@ std::optional<Frame> LinkEnd::receive_until(Time deadline) {
       throw_if_failed();
       if (deadline == Time::max()) {
         changed_.wait(mutex_);
-        // A frame may have arrived between the deadline and the lock.
       } else if (!changed_.wait_until(mutex_, deadline)) {
+        // A frame may have arrived between the deadline and the lock.
         frame = protocol_.take();
         if (!frame) return std::nullopt;
         break;
@@ -315,8 +315,8 @@ bool LinkEnd::compose(Time now, zmq::message_t& message) {
   if (!next) return false;
   if (next->header.kind == MessageKind::fragment) {
     note_fragment(now, next->payload.size());
-    report_to_uplink();
     // Background links yield to these bytes from now on.
+    report_to_uplink();
   }
   write(*next, message);
   return true;

@@ -8,6 +8,7 @@
 namespace strait::sync {
 namespace {
 
+// One bit for each of the kBlock values of a block: whether it is sent.
 constexpr std::size_t kPatterns = std::size_t{1} << 16;
 
 // Frequencies of patterns are of 2^16.

@@ -25,6 +25,7 @@ double planned_bytes(const ForecastInput& input, const RoundPlan& plan, double b
   return exchange * static_cast<double>(plan.exchanges);
 }
 
+// Plans repeat themselves, so the mean of this many steps stands for the run.
 constexpr std::int64_t kMostPlannedSteps = 512;
 
 Membership members_of(const ForecastInput& input) {

@@ -76,6 +76,7 @@ Range share(Range range, std::size_t members, std::size_t index) {
 }
 
 std::int64_t bucket_values(std::size_t members, int bits) {
+  // Smaller buckets cost more messages than they gain by starting earlier.
   constexpr std::int64_t kLeast = std::int64_t{1} << 20;
   // A part of 32 KiB is large against a frame header and small against a link's window.
   constexpr std::int64_t kPartBits = std::int64_t{1} << 18;

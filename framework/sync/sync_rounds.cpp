@@ -362,7 +362,7 @@ WhileWaiting SyncRounds::while_waiting() {
   };
 }
 
-// Beside the trainer, which goes on until it reads from the device.
+// During training: the trainer goes on until it reads from the device.
 void SyncRounds::watch_sums() {
   try {
     grouped_.group->watch(while_waiting());

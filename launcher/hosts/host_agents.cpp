@@ -7,6 +7,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Longer than an agent waits for a new process to read its job, so that its own error is reported.
 constexpr auto kStartLimit = std::chrono::seconds(20);
 // While a run starts, giving up costs little and all hosts wait. Longer than an outage of 5 s, and
 // short enough for all processes to end within 10 s.
@@ -204,7 +205,7 @@ std::vector<std::unique_ptr<base::Process>> HostAgents::start_all(
       // Before the request: the process may end before the reply has been handled.
       processes_[launch.process] = Known{launch.host, {}};
     }
-    // All first, so that hosts start their processes concurrently.
+    // All are sent first, so that hosts start their processes at the same time.
     replies.push_back(ask(launch.host, StartProcess{launch.process, launch.input}));
   }
   const auto deadline = Clock::now() + kStartLimit;

@@ -172,6 +172,7 @@ namespace {
 
 constexpr const char* kSecret = "STRAIT_JOIN_SECRET";
 constexpr const char* kSecretFile = "STRAIT_JOIN_SECRET_FILE";
+// The file may be a pipe of the engine that starts the nodes: neither its size nor its end is sure.
 constexpr std::size_t kMostSecretBytes = 4096;
 constexpr std::chrono::seconds kSecretLimit{10};
 // A job holds the variables of a host.

@@ -9,6 +9,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr double kDialSeconds = 3;  // two SYN retransmissions of TCP
+// Probes end after kDialSeconds. The rest is for a host whose link to the launcher reconnects.
 constexpr seconds kDialTimeout{20};
 constexpr double kCompareSeconds = 0.6;  // enough to distinguish a fast path from a slow one
 // Longer than kMeasureLimit of the hosts, so that their own error is reported.

@@ -28,6 +28,7 @@ constexpr std::chrono::seconds kConnectLimit{20};  // of the further links of a 
 // Where one address of a host has answered, its others have this much more time. Many hosts have
 // addresses that lead nowhere from outside, such as those of bridges for containers.
 constexpr milliseconds kOtherAddresses{500};
+// Far below kQueuedSeconds, so that a sender which waits for room never lets the path run empty.
 constexpr milliseconds kTick{2};
 
 // A frame takes this long, so that it goes in fragments of 10 ms, as the frames of training do.
@@ -98,6 +99,7 @@ FlowSample sample_of(const std::vector<net::Link*>& links) {
 // ---- the rate of a flow
 
 constexpr double kSlowStart = 1.0 / 3;  // share of the time in which TCP finds its speed
+// Their median ignores stalls in up to three of them.
 constexpr int kPieces = 8;
 
 // The last sample before the moment; null if there is none.

@@ -11,6 +11,7 @@ namespace {
 
 using std::chrono::seconds;
 
+// A client sends its token as soon as it is connected. A stranger may never send anything.
 constexpr seconds kGreetingLimit{5};
 constexpr seconds kDialLimit{10};               // the stage reconnects earlier
 constexpr std::size_t kMostUnidentified = 256;  // connections that have sent no token yet

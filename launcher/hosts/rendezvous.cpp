@@ -7,6 +7,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Links are polled: what a host says, and a job for it, wait for this long at most.
 constexpr auto kTurn = std::chrono::milliseconds(50);
 // A link sends heartbeats, so a process that lives is heard more often.
 constexpr auto kAbsentAfter = std::chrono::seconds(7);

@@ -10,6 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kFetchesAtOnce = 4;  // so that small files do not wait for each other
+// A new link is not up yet, which does not mean that its host is lost.
 constexpr std::chrono::seconds kConnecting{10};
 
 // Replies with what `work` returns, or with its error.

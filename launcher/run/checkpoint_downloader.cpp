@@ -165,6 +165,7 @@ void CheckpointDownloader::run() {
       const MutexLock lock(mutex_);
       while (!current_ && !closing_) changed_.wait(mutex_);
       if (closing_) return;
+      // A copy: add() and finish() read current_ while this thread downloads without the lock.
       current = *current_;
     }
     const base::Failure missing = download(current);

@@ -13,7 +13,7 @@ constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr int kMostSkipped = 5;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-constexpr auto kReportEvery = std::chrono::seconds(1);
+constexpr auto kReportEvery = std::chrono::seconds(1);  // as often as workers send Progress
 constexpr int kMostMessages = 4096;  // at once: run() does more than handle messages
 // The last message of a process may still be in transit when its exit is noticed. It says why the
 // process ended, or that its work was done, which the exit status does not. A process that was

@@ -8,9 +8,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kHooksLog = "hooks";
-constexpr auto kHookLimit = std::chrono::hours(1);  // after the end of the run
-constexpr auto kNoteAfter = std::chrono::seconds(2);
-constexpr auto kLook = std::chrono::milliseconds(50);
+constexpr auto kHookLimit = std::chrono::hours(1);     // after the end of the run
+constexpr auto kNoteAfter = std::chrono::seconds(2);   // most commands take less
+constexpr auto kLook = std::chrono::milliseconds(50);  // a Ctrl-C is noticed at once by a user
 
 }  // namespace
 

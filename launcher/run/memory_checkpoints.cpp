@@ -56,6 +56,7 @@ void MemoryCheckpoints::run() {
       const MutexLock lock(mutex_);
       while (!made_ && !closing_) changed_.wait(mutex_);
       if (closing_) return;
+      // One at a time: workers make the next only when this one is decided.
       made = *std::exchange(made_, std::nullopt);
     }
     table_.make_room(made.step);  // also removes copies of a checkpoint that was abandoned

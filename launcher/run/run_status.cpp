@@ -19,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Far more than a status of thousands of processes. Whatever has the file's name is not read whole.
 constexpr std::uint64_t kMostStatusBytes = std::uint64_t{1} << 30;
 
 std::string_view prefix_of(ReplicaRequest request) {

@@ -40,7 +40,7 @@ CheckpointDownloader::Finished finish_downloads(CheckpointDownloader& downloader
                                                 const std::function<void(const Event&)>& report) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kFirstReport{1};  // shorter waits need no report
-  constexpr std::chrono::seconds kReportEvery{5};
+  constexpr std::chrono::seconds kReportEvery{5};  // the log keeps every one
   auto due = Clock::now() + kFirstReport;
   return downloader.finish([&](const CheckpointDownloader::Remaining& remaining) {
     if (give_up()) return true;
