@@ -37,7 +37,7 @@ SCRIPTS = {
     "training_step": (["gpt2-124m", "strait", "eager", "load"], []),
     "waiting_threads": (["spin", "passive", "own", "load"], []),
     "watching": (["a step with prometheus, tensorboard, watch, status / alone", "Prometheus was asked", "spans of a process",
-                  "terminal, unread / nowhere", "processor time of the launcher"], []),
+                  "terminal, unread / nowhere", "processor time of the launcher", "processor time of strait status saving"], []),
     "yielding": (["a flood alone:", "against a flood", "two in the background:", "alone ", "beside a background"], []),
     "zero_bubble": (["the same loss in every run: True", "simulated:", "zero_bubble"], []),
 }

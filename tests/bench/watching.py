@@ -1,12 +1,14 @@
 """What it costs a run to be watched: steps with and without readers of its files, in turn, in one run. See README.md.
 
-usage: watching.py [--bin FOLDER] [--rounds 6] [--window 8] [--steps 40] [--readers NAME ...] [--consoles 3] [--quick]
+usage: watching.py [--bin FOLDER] [--rounds 6] [--window 8] [--steps 40] [--readers NAME ...] [--consoles 3]
+                   [--parts starts readers consoles launcher] [--starts 20] [--other FOLDER] [--quick]
 
 Two stages, one thread each. Readers, all together or those that are named: strait track to Prometheus, which is asked
 every second, and a connection to it that never reads; strait track to TensorBoard; strait watch on a terminal that
 nobody reads; strait status every second. Consoles: whole runs, in turn, whose output goes nowhere, to a terminal, to
 one that is not read, and to a pipe that is not read. The trace has no switch: its cost is that of its spans. Nor has
-the report: its cost is the processor time of the launcher's thread of the lowest priority.
+the report: its cost is the processor time of the launcher's thread of the lowest priority. Starts: of commands that only
+show something, also of the programs of another build, in turns.
 """
 
 import contextlib
@@ -15,6 +17,7 @@ import os
 import pathlib
 import pty
 import resource
+import shutil
 import signal
 import socket
 import statistics
@@ -45,6 +48,8 @@ def processor_seconds(pid):
     return usual, lowest
 
 
+PARTS = dict.fromkeys(("starts", "readers", "consoles", "launcher"))
+STARTS = (["--version"], ["help"], ["help", "--man"], ["explain", "train.clip"], ["status"], ["status", "saving"])
 READERS = dict.fromkeys(("prometheus", "tensorboard", "watch", "status"))
 
 
@@ -167,31 +172,42 @@ class Console:
 
 
 def step_on_console(program, folder, kind, steps):
-    """Median of the steps of a whole run."""
+    """Of a whole run: the median of its steps, and the processor time of the launcher a step."""
     metrics = folder / "runs/console/metrics.jsonl"
+    shutil.rmtree(metrics.parent, ignore_errors=True)  # its metrics would be taken for those of this run
     console = Console(kind)
-    command = [program, "run", "console.toml", "--replace", "--set", f"train.steps={steps}"]
+    command = [program, "run", "console.toml", "--set", f"train.steps={steps}"]
     # A session of its own, because a terminal that closes would end it.
     quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     run = subprocess.Popen(command, cwd=folder, stdout=console.stdout, start_new_session=True, **quiet)
-    while run.poll() is None and not (metrics.exists() and metrics.read_bytes().count(b"\n") == steps):
+    began, done = None, 0
+    while run.poll() is None and done < steps:
         time.sleep(0.2)
+        done = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+        if done > 0:
+            taken = sum(processor_seconds(run.pid))
+            began = began or (done, taken)
     console.close()
     if run.wait() != 0:
         sys.exit(f"{command} ended with {run.returncode}")
     seconds = [json.loads(line)["seconds"] for line in metrics.read_text().splitlines()]
-    return statistics.median(seconds[2:])
+    return statistics.median(seconds[2:]), (taken - began[1]) / max(1, steps - began[0])
 
 
 def measure_consoles(program, folder, rounds, steps):
     machinery.write_recipe(folder, "console", {"pipeline.stages": 2, "checkpoint.every": 0})
     ratios = {kind: [] for kind in Console.KINDS if kind != "nowhere"}
+    taken = {kind: [] for kind in Console.KINDS}
     for _ in range(rounds):
         took = {kind: step_on_console(program, folder, kind, steps) for kind in Console.KINDS}
         for kind, found in ratios.items():
-            found.append(took[kind] / took["nowhere"])
+            found.append(took[kind][0] / took["nowhere"][0])
+        for kind, found in taken.items():
+            found.append(1000 * took[kind][1])
     for kind, found in ratios.items():
         show_ratio(f"a step with a console, {kind} / nowhere", found)
+    for kind, found in taken.items():
+        print(f"processor time of the launcher, console {kind}: {statistics.median(found):.2f} ms a step", flush=True)
 
 
 def measure_launcher(program, folder, steps):
@@ -219,48 +235,74 @@ def measure_launcher(program, folder, steps):
           "checkpoint")
 
 
+def measure_starts(program, other, folder, count):
+    """Processor time of commands, on the run that measure_launcher() has left, if it has."""
+    programs = [program] + ([other / "strait"] if other else [])
+    for words in STARTS:
+        taken = {one: [] for one in programs}
+        for _ in range(count):
+            for one, found in taken.items():
+                before = children_seconds()
+                subprocess.run([one, *words], cwd=folder, check=True, capture_output=True)
+                found.append(children_seconds() - before)
+        text = ", ".join(f"{1000 * statistics.median(found):.1f} ms" + (f" of {one}" if one != program else "")
+                         for one, found in taken.items())
+        print(f"processor time of strait {' '.join(words)}: {text}", flush=True)
+
+
+def measure_readers(program, folder, options):
+    machinery.write_recipe(folder, "watched", {"pipeline.stages": 2, "train.steps": 10**6, "checkpoint.every": 0})
+    command = [program, "run", "watched.toml", "--json"]
+    metrics = folder / "runs/watched/metrics.jsonl"
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as run:
+        next(line for line in run.stdout if json.loads(line)["event"] == "step")
+        drain = threading.Thread(target=lambda: [None for _ in run.stdout])
+        drain.start()
+        ratios, alone, asked, taken = [], [], 0, dict.fromkeys(options.readers, 0)
+        for _ in range(options.rounds):
+            before = window(metrics, options.window)
+            with Readers(program, folder, options.readers) as readers:
+                time.sleep(2)  # Python starts
+                began = readers.processor_seconds()
+                with_readers = window(metrics, options.window)
+                for name, seconds in readers.processor_seconds().items():
+                    taken[name] += seconds - began[name]
+            asked += readers.asked
+            after = window(metrics, options.window)
+            alone += [before, after]
+            ratios.append(with_readers / ((before + after) / 2))
+        run.send_signal(signal.SIGINT)
+        drain.join()
+    if run.returncode != 0:
+        sys.exit(f"{command} ended with {run.returncode}")
+    step, spans = statistics.median(alone), spans_of_a_step(metrics.parent)
+    print(f"a step alone: {1000 * step:.1f} ms; Prometheus was asked {asked} times")
+    show_ratio(f"a step with {', '.join(options.readers)} / alone", ratios)
+    for name, seconds in taken.items():
+        print(f"processor time of {name}: {1000 * seconds / options.window / options.rounds:.1f} ms a second")
+    print(f"spans of a process in a step: {spans:.0f}, at {SPAN_MICROSECONDS} us: "
+          f"{100 * spans * SPAN_MICROSECONDS / 1e6 / step:.4f} % of it", flush=True)
+
+
 def main():
-    options = machinery.options_of(__doc__, rounds=6, window=8.0, steps=40, readers=READERS, consoles=3)
+    options = machinery.options_of(__doc__, rounds=6, window=8.0, steps=40, readers=READERS, consoles=3, parts=PARTS,
+                                   starts=20, other=None)
     if options.quick:
-        options.rounds, options.window, options.steps, options.consoles = 1, 4, 20, 1
+        options.rounds, options.window, options.steps, options.consoles, options.starts = 1, 4, 20, 1, 2
+    other = pathlib.Path(options.other).resolve() if options.other else None
     program = options.bin / "strait"
     print(f"load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(prefix="strait-watching-") as name:
         folder = pathlib.Path(name)
         machinery.make_bench(folder, 1, options.quick)
-        machinery.write_recipe(folder, "watched", {"pipeline.stages": 2, "train.steps": 10**6, "checkpoint.every": 0})
-        command = [program, "run", "watched.toml", "--json"]
-        metrics = folder / "runs/watched/metrics.jsonl"
-        with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as run:
-            next(line for line in run.stdout if json.loads(line)["event"] == "step")
-            drain = threading.Thread(target=lambda: [None for _ in run.stdout])
-            drain.start()
-            ratios, alone, asked, taken = [], [], 0, dict.fromkeys(options.readers, 0)
-            for _ in range(options.rounds):
-                before = window(metrics, options.window)
-                with Readers(program, folder, options.readers) as readers:
-                    time.sleep(2)  # Python starts
-                    began = readers.processor_seconds()
-                    with_readers = window(metrics, options.window)
-                    for name, seconds in readers.processor_seconds().items():
-                        taken[name] += seconds - began[name]
-                asked += readers.asked
-                after = window(metrics, options.window)
-                alone += [before, after]
-                ratios.append(with_readers / ((before + after) / 2))
-            run.send_signal(signal.SIGINT)
-            drain.join()
-        if run.returncode != 0:
-            sys.exit(f"{command} ended with {run.returncode}")
-        step, spans = statistics.median(alone), spans_of_a_step(metrics.parent)
-        print(f"a step alone: {1000 * step:.1f} ms; Prometheus was asked {asked} times")
-        show_ratio(f"a step with {', '.join(options.readers)} / alone", ratios)
-        for name, seconds in taken.items():
-            print(f"processor time of {name}: {1000 * seconds / options.window / options.rounds:.1f} ms a second")
-        print(f"spans of a process in a step: {spans:.0f}, at {SPAN_MICROSECONDS} us: "
-              f"{100 * spans * SPAN_MICROSECONDS / 1e6 / step:.4f} % of it", flush=True)
-        measure_consoles(program, folder, options.consoles, options.steps)
-        measure_launcher(program, folder, options.steps)
+        if "readers" in options.parts:
+            measure_readers(program, folder, options)
+        if "consoles" in options.parts:
+            measure_consoles(program, folder, options.consoles, options.steps)
+        if "launcher" in options.parts or "starts" in options.parts:
+            measure_launcher(program, folder, options.steps)
+        if "starts" in options.parts:
+            measure_starts(program, other, folder, options.starts)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 
