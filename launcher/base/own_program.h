@@ -8,7 +8,7 @@
 
 namespace strait::base {
 
-// The file of the running program. The other programs of the build (strait-stage,
+// The file of the running program. The other programs of the build (strait-torch, strait-stage,
 // strait-stage-torch) and the scripts that they start (strait-tokenizer.py) are in its folder:
 // build/PRESET/bin of a checkout, PREFIX/libexec/strait of an installation, strait/bin of the
 // wheel.
