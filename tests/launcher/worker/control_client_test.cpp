@@ -63,7 +63,7 @@ void run_client(net::Frame first) {
 TEST(ControlClient, ReportsMessageThatDoesNotParseAsItsOwnFailure) {
   EXPECT_EXIT(run_client(net::Frame{std::byte{'{'}, std::byte{'}'}}),
               testing::ExitedWithCode(number(base::ExitCode::internal)),
-              "sent .*protocol error: .*failed.*\nflushed");
+              "sent .*protocol error: .*ended.*\nflushed");
 }
 
 TEST(ControlClient, LostCoordinatorIsLostPeer) {
