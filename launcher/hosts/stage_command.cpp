@@ -326,6 +326,9 @@ base::ExitCode exec_torch_program(char** argv) {
   // are set. What the environment has already is kept.
   ::setenv("MALLOC_MMAP_THRESHOLD_", "8388608", 0);
   ::setenv("MALLOC_TRIM_THRESHOLD_", "67108864", 0);
+  // What is mapped is cleared page by page when it is first written, which is most of the time of a
+  // sum of two such tensors. libtorch asks for pages of 2 MiB then (tests/bench/RESULTS.md).
+  ::setenv("THP_MEM_ALLOC_ENABLE", "1", 0);
   ::execv(program.c_str(), argv);
   spdlog::error("cannot run {}: {}; it must be in the folder of strait-stage: install both again",
                 program, std::strerror(errno));
