@@ -143,6 +143,10 @@ at::Tensor gather_rows(const at::Tensor& tokens, const ExpertRows& rows) {
   return GatherRows::apply(tokens, rows.tokens, rows.places);
 }
 
+at::Tensor sum_rows(const at::Tensor& values, const at::Tensor& places) {
+  return sum_of_choices(values, std::nullopt, places);
+}
+
 at::Tensor combine_rows(const at::Tensor& values, const at::Tensor& weights,
                         const ExpertRows& rows) {
   return CombineRows::apply(values, weights, rows.tokens, rows.choices, rows.places);

@@ -24,6 +24,10 @@ ExpertRows sort_by_expert(const at::Tensor& chosen, std::int64_t experts);
 // The token's values for every row, differentiable: [tokens, width] to [rows, width].
 at::Tensor gather_rows(const at::Tensor& tokens, const ExpertRows& rows);
 
+// Every token's sum of its rows, without gradients: [rows, width] to [tokens, width]. In the order
+// of `places` and in float32.
+at::Tensor sum_rows(const at::Tensor& values, const at::Tensor& places);
+
 // Every token's sum of its rows, each times its weight, differentiable: [rows, width] and [tokens,
 // ways] to [tokens, width]. Sums are in float32 and in the order of the choices, so that they do
 // not depend on threads.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <utility>
 
 #include "models/decoder_layers.h"
@@ -32,51 +31,16 @@ LayerCost embedding_cost(const DecoderConfig& config, const CostQuestion& questi
   return cost;
 }
 
-// Whether the backward of one of these matrices needs their common input. A frozen matrix does not,
-// and an adapter with dropout keeps its own copy.
-bool keeps_input(const Lora* lora, const std::string& prefix,
-                 std::initializer_list<std::string> names) {
-  return std::ranges::any_of(names, [&](const std::string& name) {
-    if (name.empty()) return false;
-    if (lora == nullptr || is_saved_module(*lora, prefix + name)) return true;
-    return lora->dropout == 0 && adapter_of(*lora, prefix + name).has_value();
-  });
-}
-
-// The same for one of the experts.
-bool experts_keep_input(const DecoderConfig& config, const Lora* lora, const std::string& prefix,
-                        std::initializer_list<std::string> names) {
-  if (lora != nullptr && config.experts.joined && lora->parameters.empty()) return false;
-  for (std::int64_t expert = 0; expert < config.experts.count; ++expert) {
-    const std::string own = prefix + config.names.experts + std::to_string(expert) + ".";
-    if (keeps_input(lora, own, names)) return true;
-  }
-  return false;
-}
-
-// Values per token that an MLP or the experts of a block keep. Every token has the same number of
-// experts, whatever the router chooses.
-std::int64_t saved_mlp_values(const DecoderConfig& config, const Lora* lora, int index) {
+// Values per token that an MLP keeps, or the experts of a block.
+std::int64_t saved_mlp_values(const DecoderConfig& config, const Lora* lora, int index,
+                              const CostQuestion& question) {
+  if (config.block_sparse(index - 1)) return saved_expert_values(config, lora, index, question);
   const DecoderNames& names = config.names;
   const std::string prefix = config.block_prefix(index);
-  if (!config.block_sparse(index - 1)) {
-    std::int64_t values = (config.gated ? 3 : 1) * config.inner;
-    if (keeps_input(lora, prefix, {names.gate, names.up, names.gate_up})) values += config.hidden;
-    if (keeps_input(lora, prefix, {names.down})) values += config.inner;
-    return values;
-  }
-  // For each expert of a token its inner values and its result; the router's probabilities.
-  const ExpertOptions& experts = config.experts;
-  const std::int64_t shared =
-      experts.shared_inner > 0 ? 4 * experts.shared_inner + 2 * config.hidden : 0;
-  std::int64_t values = (experts.clamped.limit > 0 ? 7 : 3) * experts.inner + config.hidden;
-  if (experts_keep_input(config, lora, prefix,
-                         {names.expert_gate, names.expert_up, names.expert_gate_up})) {
-    values += config.hidden;
-  }
-  if (experts_keep_input(config, lora, prefix, {names.expert_down})) values += experts.inner;
-  return experts.per_token * values + (experts.wide_router ? 2 : 1) * config.hidden +
-         2 * experts.count + shared;
+  std::int64_t values = (config.gated ? 3 : 1) * config.inner;
+  if (keeps_input(lora, prefix, {names.gate, names.up, names.gate_up})) values += config.hidden;
+  if (keeps_input(lora, prefix, {names.down})) values += config.inner;
+  return values;
 }
 
 // The same of a DeltaNet: the convolution's input and result; what the delta rule gives, the norm's
@@ -109,23 +73,24 @@ std::int64_t saved_latent_values(const DecoderConfig& config, const Lora* lora, 
 }
 
 // Values per token that a block's forward keeps for its backward, without adapters.
-std::int64_t saved_values(const DecoderConfig& config, const Lora* lora, int index) {
+std::int64_t saved_values(const DecoderConfig& config, const Lora* lora, int index,
+                          const CostQuestion& question) {
   const DecoderNames& names = config.names;
   const std::string prefix = config.block_prefix(index);
   if (config.block_recurrent(index - 1)) {
     return 2 * config.hidden + saved_recurrent_values(config, lora, index) +
-           saved_mlp_values(config, lora, index);
+           saved_mlp_values(config, lora, index, question);
   }
   if (config.latent.rank > 0) {
     return 2 * config.hidden + saved_latent_values(config, lora, index) +
-           saved_mlp_values(config, lora, index);
+           saved_mlp_values(config, lora, index, question);
   }
   const std::int64_t queries = config.heads * config.head_width;
   const std::int64_t keys = 2 * config.key_heads * config.head_width;
   // The inputs of both norms; queries, keys, values and the result of attention; the MLP's inner
   // values before and after the activation.
   std::int64_t values =
-      2 * config.hidden + 2 * queries + keys + saved_mlp_values(config, lora, index);
+      2 * config.hidden + 2 * queries + keys + saved_mlp_values(config, lora, index, question);
   // The results of these.
   if (keeps_input(lora, prefix, {names.query, names.key, names.value, names.query_key_value})) {
     values += config.hidden;
@@ -199,13 +164,12 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
   if (sparse) products += hidden * static_cast<double>(config.experts.count);
   cost.forward_flops_per_token = 2 * products;
   cost.saved_bytes_per_token =
-      saved_values(config, whole.lora.get(), index) * question.bytes_per_value;
+      saved_values(config, whole.lora.get(), index, question) * question.bytes_per_value;
   if (config.residual_dropout > 0) cost.saved_bytes_per_token += 2 * config.hidden;
   // Gradients of the MLP's inner values: after the activation; if gated, also of both factors and
-  // before the activation. Of experts, one at a time, which all tokens may go to; and the rows and
-  // their gradients.
+  // before the activation.
   std::int64_t working = (config.gated ? 4 : 2) * config.inner;
-  if (sparse) working = 4 * config.experts.inner + 2 * config.experts.per_token * config.hidden;
+  if (sparse) working = working_expert_values(config, whole.lora.get(), index, question);
   cost.working_bytes_per_token = working * question.bytes_per_value;
   if (recurrent) {
     cost.working_bytes_per_token =

@@ -4,7 +4,6 @@
 
 #include <limits>
 
-#include "kernels/expert_rows.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/linear.h"
 #include "kernels/row_product.h"
@@ -48,7 +47,9 @@ ExpertMlp::ExpertMlp(ParameterMaker& maker, int layer, const std::string& router
   experts_.reserve(static_cast<std::size_t>(options.count));
   for (std::int64_t expert = 0; expert < options.count; ++expert) {
     experts_.push_back(make_expert(expert));
+    if (const auto matrices = experts_.back().matrices()) matrices_.push_back(*matrices);
   }
+  if (matrices_.size() < experts_.size()) matrices_.clear();
   maker.set_token_share(1);
   maker.set_joined(false);
 }
@@ -100,6 +101,23 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
   }
   if (options_.scale != 1) weights = weights * options_.scale;
 
+  // Without tokens there is no result to join.
+  if (rows.tokens.numel() == 0) return tokens;
+  const at::Tensor sums = experts_of(tokens, weights.to(tokens.scalar_type()), rows, pass);
+  if (!shared_) return sums;
+  const at::Tensor shared = shared_->mlp.forward(tokens, pass);
+  if (!shared_->gate) return sums + shared;
+  const at::Tensor gate = by_token(pass, {shared_->gate->forward(tokens, pass)},
+                                   [](const auto& token) { return token[0].sigmoid(); });
+  return sums + shared * gate;
+}
+
+at::Tensor ExpertMlp::experts_of(const at::Tensor& tokens, const at::Tensor& weights,
+                                 const kernels::ExpertRows& rows, const Pass& pass) const {
+  if (pass.cache == nullptr && !matrices_.empty() &&
+      kernels::expert_products_take(tokens, matrices_)) {
+    return kernels::expert_products(tokens, weights, rows, matrices_, experts_.front().form());
+  }
   const std::vector<at::Tensor> inputs =
       kernels::gather_rows(tokens, rows).split_with_sizes(rows.counts);
   std::vector<at::Tensor> results;
@@ -108,15 +126,7 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
     if (rows.counts[expert] == 0) continue;
     results.push_back(experts_[expert].forward(inputs[expert], pass));
   }
-  // Without tokens there is no result to join.
-  if (results.empty()) return tokens;
-  at::Tensor sums = kernels::combine_rows(at::cat(results), weights.to(tokens.scalar_type()), rows);
-  if (!shared_) return sums;
-  const at::Tensor shared = shared_->mlp.forward(tokens, pass);
-  if (!shared_->gate) return sums + shared;
-  const at::Tensor gate = by_token(pass, {shared_->gate->forward(tokens, pass)},
-                                   [](const auto& token) { return token[0].sigmoid(); });
-  return sums + shared * gate;
+  return kernels::combine_rows(at::cat(results), weights, rows);
 }
 
 at::Tensor ExpertMlp::balance(const at::Tensor& scores, const std::vector<std::int64_t>& counts,

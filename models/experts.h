@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/expert_rows.h"
 #include "models/mlp.h"
 #include "models/parameter.h"
 #include "models/pass.h"
@@ -72,6 +73,8 @@ class ExpertMlp {
 
  private:
   at::Tensor compute(const at::Tensor& tokens, const Pass& pass) const;
+  at::Tensor experts_of(const at::Tensor& tokens, const at::Tensor& weights,
+                        const kernels::ExpertRows& rows, const Pass& pass) const;
   at::Tensor scores(const at::Tensor& tokens, const Pass& pass) const;  // [tokens, experts]
   at::Tensor choose(const at::Tensor& scores) const;                    // [tokens, experts of each]
   // Counts the rows, and adds the gradient of the balance loss to the scores.
@@ -84,6 +87,7 @@ class ExpertMlp {
   at::Tensor router_bias_;
   at::Tensor choice_bias_;
   std::vector<Mlp> experts_;
+  std::vector<kernels::ExpertMatrices> matrices_;  // of all experts; empty: not of that kind
   std::optional<SharedExpert> shared_;
 };
 

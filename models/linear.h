@@ -31,6 +31,12 @@ class Linear {
   // [..., input] to [..., output]
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
+  const LinearShape& shape() const { return shape_; }
+  // The matrix is a leaf, and the whole product.
+  bool is_plain() const { return !adapter_ && !weight_.quantized; }
+  const at::Tensor& weight() const { return weight_.kept; }
+  const at::Tensor& bias() const { return bias_; }
+
  private:
   at::Tensor rescaled(const at::Tensor& product, const at::Tensor& rows,
                       const kernels::LowRank& low) const;

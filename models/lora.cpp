@@ -194,6 +194,15 @@ bool is_saved_module(const Lora& lora, const std::string& module) {
       lora.saved, [&](const std::string& saved) { return ends_with_module(module, saved); });
 }
 
+bool keeps_input(const Lora* lora, const std::string& prefix,
+                 std::initializer_list<std::string> names) {
+  return std::ranges::any_of(names, [&](const std::string& name) {
+    if (name.empty()) return false;
+    if (lora == nullptr || is_saved_module(*lora, prefix + name)) return true;
+    return lora->dropout == 0 && adapter_of(*lora, prefix + name).has_value();
+  });
+}
+
 Lora parse_lora(std::string_view text, const std::string& file) {
   const ConfigReader reader(text, file);
   if (reader.string("peft_type", "") != "LORA") reader.refuse("peft_type", "\"LORA\"");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -68,6 +69,11 @@ std::vector<std::string> unused_patterns(const Lora& lora,
 
 // Whether the parameters of this module are trained directly, without adapters.
 bool is_saved_module(const Lora& lora, const std::string& module);
+
+// Whether the backward of one of these matrices needs their common input. A frozen matrix does not,
+// and an adapter with dropout keeps its own copy.
+bool keeps_input(const Lora* lora, const std::string& prefix,
+                 std::initializer_list<std::string> names);
 
 // Parses the text of an adapter_config.json. ConfigError: a method other than LoRA, or an
 // unsupported setting, with its name and value. The initialisation of weights is ignored, except

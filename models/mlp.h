@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/expert_products.h"
 #include "models/activation.h"
 #include "models/batch_invariance.h"
 #include "models/linear.h"
@@ -33,6 +34,17 @@ class Mlp {
       return kernels::gated_product(values[0], gate_ ? values[1] : at::Tensor(), activation_);
     });
     return down_.forward(activated, pass);
+  }
+
+  // Its leaves, for kernels that compute several experts. Nullopt: it is not of their kind.
+  std::optional<kernels::ExpertMatrices> matrices() const {
+    const bool plain = up_.is_plain() && down_.is_plain() && (!gate_ || gate_->is_plain());
+    if (!plain || !gated_ || activation_ != Activation::silu) return std::nullopt;
+    return kernels::ExpertMatrices{gate_ ? gate_->weight() : at::Tensor(), up_.weight(), up_.bias(),
+                                   down_.weight(), down_.bias()};
+  }
+  kernels::ExpertForm form() const {
+    return {up_.shape().layout == MatrixLayout::input_output, clamped_};
   }
 
  private:

@@ -86,6 +86,7 @@ struct ModelDescription {
 struct CostQuestion {
   std::int64_t row_length = 1024;
   std::int64_t bytes_per_value = 4;  // of an activation
+  bool on_cpu = false;               // all layers are on a CPU
 };
 
 // Describes a model for plans and partitions. Pure. Shapes, and what follows from them (parameters,

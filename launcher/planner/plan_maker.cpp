@@ -171,6 +171,17 @@ void plan_whole_pipeline(plan::Plan& plan, const models::ModelConfig& config,
   plan_pipeline(plan, resolved, measured);
 }
 
+// Of hosts that are not planned yet, any may have a GPU.
+models::ModelDescription describe_on_hosts(const plan::Plan& plan,
+                                           const models::ModelConfig& config) {
+  models::CostQuestion question{plan.recipe.data.row, value_bytes(plan.recipe.model)};
+  question.on_cpu = !plan.hosts.empty();
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    question.on_cpu = question.on_cpu && !plan::computes_on_gpus(plan, i);
+  }
+  return models::describe(config, question);
+}
+
 }  // namespace
 
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
@@ -188,16 +199,12 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   plan.model_hash = store::hash_text(plan.model_config);
   if (before != nullptr) check_same_model(*before, plan);
   const models::ModelConfig config = planned_model(plan);
-  models::ModelDescription model =
-      models::describe(config, {recipe.data.row, value_bytes(recipe.model)});
+  models::ModelDescription model = describe_on_hosts(plan, config);
   // An adapter of PEFT may contain more patterns than it uses.
   if (before == nullptr && recipe.model.lora && recipe.model.adapter.empty()) {
     models::check_pattern_use(model, *config.lora);
   }
   check_rates(recipe, model);
-  // With "auto" the other value of recompute is planned, too.
-  models::ModelDescription recomputing = model;
-  const std::int64_t recomputed = recompute_layers(recipe.model, model);
   // The checkpoint of a run that trains the whole model contains all of its weights.
   if (before == nullptr) check_has_weights(plan.recipe.model);
   if (before == nullptr || plan.recipe.model.lora) check_weights(plan.recipe.model, config);
@@ -216,6 +223,10 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   }
 
   plan_hosts(plan, speeds, before);
+  model = describe_on_hosts(plan, config);
+  // With "auto" the other value of recompute is planned, too.
+  models::ModelDescription recomputing = model;
+  const std::int64_t recomputed = recompute_layers(recipe.model, model);
   const PipelineQuestion plain{model,
                                run.train,
                                recomputed,

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -35,6 +36,33 @@ TEST(ParallelFor, SharesTheWorkAmongThreads) {
 TEST(ParallelFor, HandsOverWhatAPartThrows) {
   const auto refuse = [](std::int64_t, std::int64_t) { throw std::runtime_error("refused"); };
   EXPECT_THROW(parallel_for(8, 1, refuse), std::runtime_error);
+}
+
+TEST(ShareTasks, DoesEachOnceAndGivesThreadsTheNext) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  for (const bool few : {false, true}) {
+    std::vector<std::int64_t> costs(20, 3);
+    if (few) costs[7] = 100;
+    std::mutex mutex;
+    std::set<std::thread::id> used;
+    std::vector<std::size_t> order;
+    share_tasks(costs, [&](std::size_t task) {
+      const std::scoped_lock lock(mutex);
+      used.insert(std::this_thread::get_id());
+      order.push_back(task);
+    });
+    if (few) {
+      EXPECT_EQ(order.front(), 7U) << "the dearest is not the first";
+      EXPECT_EQ(used.size(), 1U)
+          << "one task has most of the cost, and all threads should share it";
+    }
+    std::ranges::sort(order);
+    for (std::size_t i = 0; i < costs.size(); ++i) EXPECT_EQ(order.at(i), i);
+    EXPECT_EQ(order.size(), costs.size());
+  }
+  share_tasks({}, [](std::size_t) { FAIL() << "there is no task"; });
+  at::set_num_threads(threads);
 }
 
 }  // namespace

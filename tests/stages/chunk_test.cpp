@@ -2,8 +2,6 @@
 #include "stages/chunk.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/Allocator.h>
-#include <c10/util/ThreadLocalDebugInfo.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +10,7 @@
 #include "models/initialize.h"
 #include "models/model_config.h"
 #include "schedules/action_lists.h"
+#include "tests/kernels/live_bytes.h"
 
 namespace strait::stages {
 namespace {
@@ -113,22 +112,9 @@ TEST(Chunk, FrozenChunkHasNoWeightGradients) {
   }
 }
 
-// Bytes of tensors that this thread has allocated and not freed.
-class LiveBytes final : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void*, std::int64_t size, std::size_t, std::size_t, c10::Device) override {
-    bytes_ += size;
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  std::int64_t bytes() const { return bytes_; }
-
- private:
-  std::int64_t bytes_ = 0;
-};
-
 TEST(Chunk, HoldsWhatThePlanCountsForEachPartOfASplitBackward) {
   const models::ModelConfig config = config_of(0);
-  const auto live = std::make_shared<LiveBytes>();
+  const auto live = std::make_shared<kernels::LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   ChunkOptions options;
   options.splits_backward = true;
@@ -168,14 +154,10 @@ TEST(Chunk, HoldsWhatThePlanCountsForEachPartOfASplitBackward) {
   }
 }
 
-// What a pass holds between its forward and its backward, of a family.
-TEST(Chunk, HoldsWhatThePlanCountsOfAGatedModel) {
-  const models::ModelConfig config = models::parse_config(
-      R"({"model_type": "qwen2", "vocab_size": 61, "hidden_size": 48, "intermediate_size": 132,
-          "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
-          "max_position_embeddings": 64})",
-      "config.json");
-  const auto live = std::make_shared<LiveBytes>();
+// What a pass holds between its forward and its backward, of a family, and what was planned.
+std::pair<double, double> held_and_planned(const std::string& text) {
+  const models::ModelConfig config = models::parse_config(text, "config.json");
+  const auto live = std::make_shared<kernels::LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   const TwoBlocks blocks(config, {});
   blocks.forward(0);
@@ -184,17 +166,35 @@ TEST(Chunk, HoldsWhatThePlanCountsOfAGatedModel) {
   blocks.forward(1);
   const std::int64_t forward = live->bytes() - before;
   blocks.backward(1);
-  const models::ModelDescription model = models::describe(config, {kLength, sizeof(float)});
+  const models::ModelDescription model =
+      models::describe(config, {kLength, sizeof(float), /*on_cpu=*/true});
   std::int64_t planned = 0;
   for (int i = kBlocks.first; i <= kBlocks.last; ++i) {
     planned +=
         model.layers[static_cast<std::size_t>(i)].saved_bytes_per_token * kRowsOfPass * kLength;
   }
-  EXPECT_NEAR(static_cast<double>(forward) / static_cast<double>(planned), 1, 0.05);
+  return {static_cast<double>(forward), static_cast<double>(planned)};
+}
+
+TEST(Chunk, HoldsWhatThePlanCountsOfAGatedModel) {
+  const auto [held, planned] = held_and_planned(
+      R"({"model_type": "qwen2", "vocab_size": 61, "hidden_size": 48, "intermediate_size": 132,
+          "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "max_position_embeddings": 64})");
+  EXPECT_NEAR(held / planned, 1, 0.05);
+}
+
+TEST(Chunk, HoldsWhatThePlanCountsOfExperts) {
+  const auto [held, planned] = held_and_planned(
+      R"({"model_type": "qwen3_moe", "vocab_size": 61, "hidden_size": 48,
+          "intermediate_size": 132, "moe_intermediate_size": 64, "num_hidden_layers": 4,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 12, "num_experts": 8,
+          "num_experts_per_tok": 3, "max_position_embeddings": 64})");
+  EXPECT_NEAR(held / planned, 1, 0.05);
 }
 
 TEST(Chunk, RecomputationKeepsInputsOfTrainedLayersOnly) {
-  const auto live = std::make_shared<LiveBytes>();
+  const auto live = std::make_shared<kernels::LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   const std::int64_t input = kRowsOfPass * kLength * kWidth * std::int64_t{sizeof(float)};
   for (const int trained : {1, 2}) {
