@@ -2,7 +2,7 @@
 sizes, rows and threads, in turn. See README.md.
 
 usage: training_step.py [--bin FOLDER] [--rounds 3] [--steps 4] [--threads 2] [--models NAME ...]
-                        [--compile] [--quick]
+                        [--compile] [--former FOLDER] [--quick]
 
 Needs transformers; exit code 77 where it is missing. Models have the layer sizes and the vocabulary of
 the named ones, and few blocks, so that they fit a small machine; the head and the table weigh the more.
@@ -55,6 +55,50 @@ MODELS = {
         },
         {"row": 256, "batch": 8, "micro_batch": 4},
     ),
+    # Half the width of Mixtral 8x7B, and an eighth of its matrices.
+    "mixtral-8": ("mixtral",
+                  {
+                      "vocab_size": 8192, "hidden_size": 2048, "intermediate_size": 3584, "num_hidden_layers": 2,
+                      "num_attention_heads": 16, "num_key_value_heads": 4, "num_local_experts": 8,
+                  },
+                  {"row": 256, "batch": 8, "micro_batch": 4}),
+    "olmoe-1b-7b": ("olmoe",
+                    {
+                        "vocab_size": 8192, "hidden_size": 2048, "intermediate_size": 1024, "num_hidden_layers": 1,
+                        "num_attention_heads": 16, "num_key_value_heads": 16, "num_experts": 64,
+                        "num_experts_per_tok": 8,
+                    },
+                    {"row": 256, "batch": 8, "micro_batch": 4}),
+    # An eighth of the experts; three recurrent blocks and one with attention.
+    "qwen3.5-35b-a3b": (
+        "qwen3_5_moe_text",
+        {
+            "vocab_size": 8192, "hidden_size": 2048, "num_hidden_layers": 4, "num_attention_heads": 16,
+            "num_key_value_heads": 2, "head_dim": 256, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+            "num_experts": 32, "num_experts_per_tok": 8, "moe_intermediate_size": 512,
+            "shared_expert_intermediate_size": 512,
+        },
+        {"row": 256, "batch": 8, "micro_batch": 4},
+    ),
+    # A quarter of the experts.
+    "gpt-oss-20b": ("gpt_oss",
+                    {
+                        "vocab_size": 8192, "hidden_size": 2880, "intermediate_size": 2880, "num_hidden_layers": 2,
+                        "num_local_experts": 8, "num_experts_per_tok": 4,
+                    },
+                    {"row": 256, "batch": 8, "micro_batch": 4}),
+    # The layers of Moonlight 16B-A3B, half of the experts: a dense block and one with experts.
+    "deepseek-v3-16b": (
+        "deepseek_v3",
+        {
+            "vocab_size": 8192, "hidden_size": 2048, "intermediate_size": 11264, "moe_intermediate_size": 1408,
+            "num_hidden_layers": 2, "num_attention_heads": 16, "num_key_value_heads": 16, "n_shared_experts": 2,
+            "n_routed_experts": 32, "num_experts_per_tok": 6, "q_lora_rank": None, "kv_lora_rank": 512,
+            "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_group": 1, "topk_group": 1,
+            "first_k_dense_replace": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.446,
+        },
+        {"row": 256, "batch": 8, "micro_batch": 4},
+    ),
 }
 QUICK = {"n_layer": 1, "n_embd": 64, "n_head": 2, "vocab_size": 512}
 
@@ -69,7 +113,8 @@ def write_inputs(folder, name, quick):
     return config, sizes, rows
 
 
-def seconds_of_ours(folder, program, sizes, steps, threads):
+def seconds_of_ours(folder, bin, sizes, steps, threads):
+    program = pathlib.Path(bin).resolve() / "strait"
     settings = {
         "data.train": "rows.safetensors", "data.tokenizer": None, "data.row": sizes["row"], "pipeline.stages": 1,
         "pipeline.threads": threads, "train.steps": steps + WARM, "train.batch": sizes["batch"],
@@ -110,11 +155,13 @@ def compare(name, options):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         config, sizes, rows = write_inputs(folder, name, options.quick)
-        program = pathlib.Path(options.bin).resolve() / "strait"
         taken = {}
         for _ in range(options.rounds):
-            ours = seconds_of_ours(folder, program, sizes, options.steps, options.threads)
-            taken.setdefault("strait", []).extend(ours)
+            builds = {"strait": options.bin} | ({"former": options.former} if options.former else {})
+            for way, bin in builds.items():
+                taken.setdefault(way, []).extend(
+                    seconds_of_ours(folder, bin, sizes, options.steps, options.threads)
+                )
             for way in ["eager"] + ["compile"] * options.compile:
                 taken.setdefault(way, []).extend(
                     seconds_of_torch(config, rows, sizes, options.steps, options.threads, way == "compile")
@@ -122,12 +169,12 @@ def compare(name, options):
     medians = {way: statistics.median(seconds) for way, seconds in taken.items()}
     for way, seconds in medians.items():
         quickest = min(taken[way])
-        print(f"{name:12} {way:8} {seconds:9.3f} s a step (quickest {quickest:.3f})"
+        print(f"{name:15} {way:8} {seconds:9.3f} s a step (quickest {quickest:.3f})"
               f"   {seconds / medians['strait']:.2f} times strait's")
 
 
 def main():
-    options = machinery.options_of(__doc__, rounds=3, steps=4, threads=2, models=MODELS, compile=False)
+    options = machinery.options_of(__doc__, rounds=3, steps=4, threads=2, models=MODELS, compile=False, former=None)
     if options.quick:
         options.rounds, options.steps, options.models = 1, 1, ["gpt2-124m"]
     transformers.utils.logging.set_verbosity_error()
