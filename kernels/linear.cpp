@@ -233,10 +233,14 @@ at::Tensor scale_outputs(const at::Tensor& product, const at::Tensor& to, const 
   return bias.defined() ? scaled + bias : scaled;
 }
 
+at::Tensor stored_matrix(const Weight& weight, at::ScalarType type) {
+  return matrix_of(weight, type, /*input_first=*/true);
+}
+
 at::Tensor row_linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                       bool input_first, const LowRank* low) {
   const at::NoGradGuard no_grad;
-  const at::Tensor stored = matrix_of(weight, input.scalar_type(), /*input_first=*/true);
+  const at::Tensor stored = stored_matrix(weight, input.scalar_type());
   at::Tensor product = row_product(input, stored, bias, input_first);
   if (low == nullptr) return product;
   // The scale is a product of its own: fused with the sum, values would be rounded by their place.

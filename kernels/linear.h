@@ -50,4 +50,8 @@ at::Tensor output_norms(const Weight& weight, bool input_first, const LowRank* l
 at::Tensor scale_outputs(const at::Tensor& product, const at::Tensor& to, const at::Tensor& norms,
                          const at::Tensor& bias);
 
+// The matrix as it is stored, in this type. Of a quantised one the values are valid until the
+// thread's next product with such a matrix.
+at::Tensor stored_matrix(const Weight& weight, at::ScalarType type);
+
 }  // namespace strait::kernels

@@ -1,6 +1,7 @@
 #include "kernels/row_product.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 
@@ -58,6 +59,32 @@ at::Tensor row_product(const at::Tensor& input, const at::Tensor& matrix, const 
     cpu::row_product(all, first * kProductColumns, std::min(last * kProductColumns, all.outputs));
   });
   return product;
+}
+
+at::Tensor row_products(const at::Tensor& input, const at::Tensor& matrices, bool input_first) {
+  const at::Tensor products = at::empty(
+      {input.size(0), input.size(1), matrices.size(input_first ? 2 : 1)}, input.options());
+  const at::Tensor stored = matrices.detach();
+  const auto compute = [&](std::int64_t first, std::int64_t last) {
+    const at::NoGradGuard no_grad;  // threads have their own
+    for (std::int64_t head = first; head < last; ++head) {
+      products.select(1, head).copy_(
+          row_product(input.select(1, head), stored[head], {}, input_first));
+    }
+  };
+  if (input.is_cpu()) {
+    parallel_for(input.size(1), 1, compute);
+  } else {
+    compute(0, input.size(1));
+  }
+  return products;
+}
+
+at::Tensor latent_attention(const at::Tensor& query, const at::Tensor& latents, std::int64_t rank,
+                            double scale) {
+  const at::Tensor scores = row_product(query, latents, {}, /*input_first=*/false).mul_(scale);
+  const at::Tensor shares = scores.softmax(1, at::kFloat).to(query.scalar_type());
+  return row_product(shares, latents, {}, /*input_first=*/true).narrow(1, 0, rank);
 }
 
 }  // namespace strait::kernels

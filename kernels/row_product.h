@@ -17,6 +17,16 @@ at::Tensor row_product(const at::Tensor& input, const at::Tensor& matrix, const 
 at::Tensor row_linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                       bool input_first, const LowRank* low);
 
+// The same for a matrix of each head: input [rows, heads, in] and matrices [heads, out, in], or
+// [heads, in, out] with `input_first`, to [rows, heads, out].
+at::Tensor row_products(const at::Tensor& input, const at::Tensor& matrices, bool input_first);
+
+// Attention of one token to latents that all heads share, without gradients: query [heads, width]
+// and latents [tokens, width] to each head's sum of the first `rank` values of latents, [heads,
+// rank]. Products are row_product(), so that bits do not depend on threads.
+at::Tensor latent_attention(const at::Tensor& query, const at::Tensor& latents, std::int64_t rank,
+                            double scale);
+
 namespace cpu {
 // Contiguous float32.
 struct RowProduct {

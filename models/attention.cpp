@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "kernels/kernel_tensors.h"
 #include "kernels/parallel.h"
@@ -16,9 +15,7 @@ namespace {
 // Every sequence goes on by a token that kernels::attention_to_cache() computes in one thread, so
 // threads can share the sequences, and change no bits.
 bool single_tokens(const kernels::AttentionHeads& inputs, const KeyValueCache& cache) {
-  return inputs.query.is_cpu() && inputs.query.scalar_type() == at::kFloat &&
-         inputs.key.sizes() == inputs.value.sizes() &&
-         std::ranges::all_of(cache.extensions(), [](const auto& one) { return one.count == 1; });
+  return cache.extends_by_tokens(inputs.query) && inputs.key.sizes() == inputs.value.sizes();
 }
 
 at::Tensor attend_single_tokens(const kernels::AttentionHeads& inputs, int layer,
@@ -33,7 +30,9 @@ at::Tensor attend_single_tokens(const kernels::AttentionHeads& inputs, int layer
       const auto own = [i](const at::Tensor& all) { return all.narrow(0, i, 1).unsqueeze(0); };
       kernels::AttentionHeads heads{own(query), {}, {}, inputs.sinks};
       SequenceCache& sequence = *cache.extensions()[static_cast<std::size_t>(i)].sequence;
-      std::tie(heads.key, heads.value) = sequence.append(layer, own(key), own(value));
+      const std::vector<at::Tensor> kept = sequence.append(layer, {own(key), own(value)});
+      heads.key = kept[0];
+      heads.value = kept[1];
       result[i].copy_(kernels::attention_to_cache(heads, rules)[0][0]);
     }
   });
@@ -69,12 +68,12 @@ at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions&
     return attend_single_tokens(inputs, options.layer, rules, *pass.cache).flatten(2);
   }
   return pass.cache
-      ->by_sequence({inputs.query, inputs.key, inputs.value},
-                    [&](SequenceCache& sequence, const std::vector<at::Tensor>& own) {
-                      kernels::AttentionHeads all{own[0], {}, {}, inputs.sinks};
-                      std::tie(all.key, all.value) = sequence.append(options.layer, own[1], own[2]);
-                      return kernels::attention_to_cache(all, rules);
-                    })
+      ->by_sequence(
+          {inputs.query, inputs.key, inputs.value},
+          [&](SequenceCache& sequence, const std::vector<at::Tensor>& own) {
+            const std::vector<at::Tensor> kept = sequence.append(options.layer, {own[1], own[2]});
+            return kernels::attention_to_cache({own[0], kept[0], kept[1], inputs.sinks}, rules);
+          })
       .flatten(2);
 }
 

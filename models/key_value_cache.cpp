@@ -3,26 +3,34 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 namespace strait::models {
 
-std::pair<at::Tensor, at::Tensor> SequenceCache::append(int layer, const at::Tensor& keys,
-                                                        const at::Tensor& values) {
+std::vector<at::Tensor> SequenceCache::append(int layer, const std::vector<at::Tensor>& values) {
   const at::NoGradGuard no_grad;
   Entry& entry = entries_[layer];
-  if (!entry.keys.defined()) {
-    const auto room = [&](const at::Tensor& like) {
-      return at::empty({like.size(0), capacity_, like.size(2), like.size(3)}, like.options());
-    };
-    entry.keys = room(keys);
-    entry.values = room(values);
+  const std::int64_t count = values.front().size(1);
+  const std::int64_t length = entry.length + count;
+  TORCH_INTERNAL_ASSERT(length <= capacity_, "a cache of ", capacity_, " tokens was given ",
+                        length);
+  std::vector<at::Tensor> all;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (entry.values.size() == i) {
+      std::vector<std::int64_t> sizes = values[i].sizes().vec();
+      sizes[1] = capacity_;
+      entry.values.push_back(at::empty(sizes, values[i].options()));
+    }
+    entry.values[i].narrow(1, entry.length, count).copy_(values[i]);
+    all.push_back(entry.values[i].narrow(1, 0, length));
   }
-  const std::int64_t count = keys.size(1);
-  TORCH_INTERNAL_ASSERT(entry.length + count <= capacity_, "a cache of ", capacity_,
-                        " tokens was given ", entry.length + count);
-  entry.keys.narrow(1, entry.length, count).copy_(keys);
-  entry.values.narrow(1, entry.length, count).copy_(values);
-  entry.length += count;
-  return {entry.keys.narrow(1, 0, entry.length), entry.values.narrow(1, 0, entry.length)};
+  entry.length = length;
+  return all;
+}
+
+bool KeyValueCache::extends_by_tokens(const at::Tensor& values) const {
+  return values.is_cpu() && values.scalar_type() == at::kFloat &&
+         std::ranges::all_of(extensions_, [](const Extension& one) { return one.count == 1; });
 }
 
 at::Tensor KeyValueCache::by_sequence(const std::vector<at::Tensor>& values,

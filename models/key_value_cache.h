@@ -17,10 +17,10 @@ class SequenceCache {
  public:
   explicit SequenceCache(std::int64_t capacity) : capacity_(capacity) {}
 
-  // Appends [1, count, heads, width] for `layer`. Returns all keys and values of that layer as
-  // views that stay valid after its next append.
-  std::pair<at::Tensor, at::Tensor> append(int layer, const at::Tensor& keys,
-                                           const at::Tensor& values);
+  // Appends [1, count, heads, width] each for `layer`, always the same tensors: keys and values, or
+  // what they are made from. Returns all that the layer has appended, as views that stay valid
+  // after its next append.
+  std::vector<at::Tensor> append(int layer, const std::vector<at::Tensor>& values);
 
   // What a recurrent layer remembers of the tokens that it has seen. Undefined: it has seen none.
   struct Recurrent {
@@ -36,8 +36,7 @@ class SequenceCache {
 
  private:
   struct Entry {
-    at::Tensor keys;
-    at::Tensor values;
+    std::vector<at::Tensor> values;
     std::int64_t length = 0;
   };
   std::int64_t capacity_;
@@ -56,6 +55,10 @@ class KeyValueCache {
   explicit KeyValueCache(std::vector<Extension> extensions) : extensions_(std::move(extensions)) {}
 
   const std::vector<Extension>& extensions() const { return extensions_; }
+
+  // Whether every sequence goes on by one token, in float32 on the CPU: then threads can share
+  // them.
+  bool extends_by_tokens(const at::Tensor& values) const;
 
   // `compute` for each sequence, of its part of the values, as [1, count, ...] each. Returns its
   // results [1, count, ...] in the shape of the pass.

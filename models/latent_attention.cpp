@@ -1,10 +1,14 @@
 #include "models/latent_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 
+#include "kernels/parallel.h"
+#include "kernels/row_product.h"
 #include "models/decoder_config.h"
+#include "models/key_value_cache.h"
 
 namespace strait::models {
 namespace {
@@ -14,6 +18,12 @@ constexpr double kLatentEpsilon = 1e-6;
 
 at::Tensor widened(const at::Tensor& heads, std::int64_t width) {
   return heads.size(3) == width ? heads : at::constant_pad_nd(heads, {0, width - heads.size(3)});
+}
+
+// A head's rows of the matrix of keys and values, of its keys or of its values.
+at::Tensor rows_of_heads(const at::Tensor& matrix, std::int64_t heads, std::int64_t first,
+                         std::int64_t count) {
+  return matrix.unflatten(0, {heads, -1}).narrow(1, first, count);
 }
 
 }  // namespace
@@ -51,40 +61,127 @@ LatentAttention::LatentAttention(ParameterMaker& maker, int index, const Decoder
                    config.attention_output_bias);
 }
 
-kernels::AttentionHeads LatentAttention::project(const at::Tensor& input, const Pass& pass) const {
-  const std::int64_t plain = latent_.plain_width;
+at::Tensor LatentAttention::queries(const at::Tensor& input, const Pass& pass) const {
   const auto& [cosine, sine] = pass.rotary->of(*rotary_, pass.positions, input.options());
-  const auto joined = [&, &cosine = cosine, &sine = sine](const at::Tensor& first,
-                                                          const at::Tensor& to_rotate) {
-    const at::Tensor rotated = kernels::rotate_heads(to_rotate, cosine, sine, rotary_->pairs);
-    return at::cat({first, rotated.expand({-1, -1, heads_, -1})}, 3);
-  };
   const at::Tensor source =
       query_down_ ? query_norm_->forward(query_down_->forward(input, pass)) : input;
-  const std::vector<at::Tensor> query = query_->forward(source, pass)
-                                            .unflatten(2, {heads_, latent_.key_width()})
-                                            .split_with_sizes({plain, latent_.rotated_width}, 3);
-  const std::vector<at::Tensor> latents =
+  const std::vector<at::Tensor> parts =
+      query_->forward(source, pass)
+          .unflatten(2, {heads_, latent_.key_width()})
+          .split_with_sizes({latent_.plain_width, latent_.rotated_width}, 3);
+  const at::Tensor rotated = kernels::rotate_heads(parts[1], cosine, sine, rotary_->pairs);
+  return grown(at::cat({parts[0], rotated}, 3), growth_, pass);
+}
+
+std::vector<at::Tensor> LatentAttention::latents(const at::Tensor& input, const Pass& pass) const {
+  const auto& [cosine, sine] = pass.rotary->of(*rotary_, pass.positions, input.options());
+  const std::vector<at::Tensor> parts =
       down_->forward(input, pass).split_with_sizes({latent_.rank, latent_.rotated_width}, 2);
-  const std::vector<at::Tensor> heads = up_->forward(norm_->forward(latents[0]), pass)
-                                            .unflatten(2, {heads_, plain + latent_.value_width})
-                                            .split_with_sizes({plain, latent_.value_width}, 3);
-  return {joined(query[0], query[1]), joined(heads[0], latents[1].unsqueeze(2)), heads[1]};
+  const at::Tensor rotated =
+      kernels::rotate_heads(parts[1].unsqueeze(2), cosine, sine, rotary_->pairs);
+  return {norm_->forward(parts[0]).unsqueeze(2), rotated};
+}
+
+kernels::AttentionHeads LatentAttention::heads_of(const at::Tensor& query,
+                                                  const std::vector<at::Tensor>& latents,
+                                                  const Pass& pass) const {
+  const std::vector<at::Tensor> heads =
+      up_->forward(latents[0].squeeze(2), pass)
+          .unflatten(2, {heads_, latent_.plain_width + latent_.value_width})
+          .split_with_sizes({latent_.plain_width, latent_.value_width}, 3);
+  const at::Tensor key = at::cat({heads[0], latents[1].expand({-1, -1, heads_, -1})}, 3);
+  // Attention has heads of one width. Zeros change neither scores nor sums.
+  const std::int64_t width = std::max(latent_.key_width(), latent_.value_width);
+  return {widened(query, width), widened(key, width), widened(heads[1], width)};
+}
+
+at::Tensor LatentAttention::without_padding(const at::Tensor& attended) const {
+  return attended.narrow(3, 0, latent_.value_width).flatten(2);
 }
 
 at::Tensor LatentAttention::forward(const at::Tensor& input, const Pass& pass) const {
-  kernels::AttentionHeads heads = project(input, pass);
-  heads.query = grown(heads.query, growth_, pass);
-  // Attention has heads of one width. Zeros change neither scores nor sums.
-  const std::int64_t width = std::max(latent_.key_width(), latent_.value_width);
-  for (at::Tensor* values : {&heads.query, &heads.key, &heads.value}) {
-    *values = widened(*values, width);
+  const at::Tensor query = queries(input, pass);
+  const std::vector<at::Tensor> kept = latents(input, pass);
+  if (pass.cache != nullptr) {
+    return output_->forward(attend_to_cache(query, at::cat(kept, 3), pass), pass);
   }
-  at::Tensor attended = attend(heads, options_, pass);
-  if (width > latent_.value_width) {
-    attended = attended.unflatten(2, {heads_, width}).narrow(3, 0, latent_.value_width).flatten(2);
+  const at::Tensor attended = attend(heads_of(query, kept, pass), options_, pass);
+  return output_->forward(without_padding(attended.unflatten(2, {heads_, -1})), pass);
+}
+
+// ---- generation ---------------------------------------------------------------------------------
+
+at::Tensor LatentAttention::attend_to_cache(const at::Tensor& query, const at::Tensor& latents,
+                                            const Pass& pass) const {
+  const KeyValueCache& cache = *pass.cache;
+  const auto attend_token = [&](const at::Tensor& one, const at::Tensor& all) {
+    return kernels::latent_attention(one, all.squeeze(0).squeeze(1), latent_.rank, options_.scale);
+  };
+  if (cache.extends_by_tokens(query)) {
+    const at::Tensor own = to_latents(query.flatten(0, 1), pass);
+    const at::Tensor tokens = latents.flatten(0, 1).contiguous();
+    const at::Tensor sums = at::empty({own.size(0), heads_, latent_.rank}, own.options());
+    kernels::parallel_for(own.size(0), 1, [&](std::int64_t first, std::int64_t last) {
+      const at::NoGradGuard no_grad;  // threads have their own
+      for (std::int64_t i = first; i < last; ++i) {
+        SequenceCache& sequence = *cache.extensions()[static_cast<std::size_t>(i)].sequence;
+        const at::Tensor token = tokens.narrow(0, i, 1).unsqueeze(0);
+        sums[i].copy_(attend_token(own[i], sequence.append(options_.layer, {token})[0]));
+      }
+    });
+    return to_values(sums, pass).flatten(1).unflatten(0, {query.size(0), query.size(1)});
   }
-  return output_->forward(attended, pass);
+  return cache.by_sequence(
+      {query, latents}, [&](SequenceCache& sequence, const std::vector<at::Tensor>& own) {
+        const at::Tensor all = sequence.append(options_.layer, {own[1]})[0];
+        if (own[0].size(1) == 1) {
+          const at::Tensor sums = attend_token(to_latents(own[0].squeeze(0), pass)[0], all);
+          return to_values(sums.unsqueeze(0), pass).flatten(1).unsqueeze(0);
+        }
+        kernels::AttentionRules rules;
+        rules.scale = options_.scale;
+        const std::vector<at::Tensor> parts =
+            all.split_with_sizes({latent_.rank, latent_.rotated_width}, 3);
+        return without_padding(kernels::attention_to_cache(heads_of(own[0], parts, pass), rules));
+      });
+}
+
+at::Tensor LatentAttention::to_latents(const at::Tensor& query, const Pass& pass) const {
+  const std::int64_t plain = latent_.plain_width;
+  at::Tensor own = query.narrow(2, 0, plain);
+  if (const at::Tensor factors = up_->factors(pass); factors.defined()) {
+    own = own * factors.view({heads_, -1}).narrow(1, 0, plain).to(own.scalar_type());
+  }
+  const at::Tensor matrix = up_->stored(query.scalar_type());
+  at::Tensor product =
+      kernels::row_products(own, rows_of_heads(matrix, heads_, 0, plain), /*input_first=*/true);
+  if (const Adapter* adapter = up_->adapter(pass)) {
+    const at::Tensor inner = kernels::row_products(
+        own, rows_of_heads(adapter->up, heads_, 0, plain), /*input_first=*/true);
+    product = product + kernels::row_product(inner.flatten(0, 1).mul_(adapter->shape.scale),
+                                             adapter->down, {}, /*input_first=*/true)
+                            .view(product.sizes());
+  }
+  return at::cat({product, query.narrow(2, plain, latent_.rotated_width)}, 2);
+}
+
+at::Tensor LatentAttention::to_values(const at::Tensor& sums, const Pass& pass) const {
+  const std::int64_t plain = latent_.plain_width;
+  const std::int64_t width = latent_.value_width;
+  const at::Tensor matrix = up_->stored(sums.scalar_type());
+  const at::Tensor product = kernels::row_products(
+      sums, rows_of_heads(matrix, heads_, plain, width), /*input_first=*/false);
+  const Adapter* const adapter = up_->adapter(pass);
+  if (adapter == nullptr) return product;
+  const at::Tensor inner = kernels::row_product(sums.flatten(0, 1), adapter->down, {}, false)
+                               .mul_(adapter->shape.scale)
+                               .view({sums.size(0), heads_, -1});
+  const at::Tensor values =
+      product + kernels::row_products(inner, rows_of_heads(adapter->up, heads_, plain, width),
+                                      /*input_first=*/false);
+  const at::Tensor factors = up_->factors(pass);
+  if (!factors.defined()) return values;
+  return values * factors.view({heads_, -1}).narrow(1, plain, width).to(values.scalar_type());
 }
 
 }  // namespace strait::models

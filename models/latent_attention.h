@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "models/attention.h"
 #include "models/linear.h"
 #include "models/norm.h"
@@ -22,14 +24,30 @@ struct LatentOptions {
 };
 
 // Attention whose queries, keys and values are products of two matrices each, with a norm between
-// them. The cache holds the keys and values of all heads, not what they are made from.
+// them. The cache holds what the keys and values of all heads are made from: a latent and the
+// rotated part of keys for each token. A single new token attends to these, its query multiplied by
+// the matrix of keys and its result by that of values; several make keys and values of them again.
 class LatentAttention {
  public:
   LatentAttention(ParameterMaker& maker, int index, const DecoderConfig& config);
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
-  kernels::AttentionHeads project(const at::Tensor& input, const Pass& pass) const;
+  // [rows, length, heads, key width]
+  at::Tensor queries(const at::Tensor& input, const Pass& pass) const;
+  // Normed latents [rows, length, 1, rank], and the rotated part of keys.
+  std::vector<at::Tensor> latents(const at::Tensor& input, const Pass& pass) const;
+  // With the keys and values of these latents.
+  kernels::AttentionHeads heads_of(const at::Tensor& query, const std::vector<at::Tensor>& latents,
+                                   const Pass& pass) const;
+  at::Tensor without_padding(const at::Tensor& attended) const;
+
+  // Generation. Queries [tokens, heads, key width] as they attend to latents, [tokens, heads, rank
+  // + rotated width], and sums of latents [tokens, heads, rank] as sums of values.
+  at::Tensor attend_to_cache(const at::Tensor& query, const at::Tensor& latents,
+                             const Pass& pass) const;
+  at::Tensor to_latents(const at::Tensor& query, const Pass& pass) const;
+  at::Tensor to_values(const at::Tensor& sums, const Pass& pass) const;
 
   LatentOptions latent_;
   std::int64_t heads_;

@@ -62,4 +62,11 @@ at::Tensor Linear::rescaled(const at::Tensor& product, const at::Tensor& rows,
   return scaled + kernels::linear(rows - low.input, weight_, bias_, input_first);
 }
 
+at::Tensor Linear::factors(const Pass& pass) const {
+  if (!adapter_ || !pass.adapters || !adapter_->norms.defined()) return {};
+  const bool input_first = shape_.layout == MatrixLayout::input_output;
+  const kernels::LowRank low{adapter_->down, adapter_->up, adapter_->shape.scale, {}};
+  return adapter_->norms.detach() / kernels::output_norms(weight_, input_first, &low);
+}
+
 }  // namespace strait::models

@@ -35,7 +35,15 @@ class Linear {
   // The matrix is a leaf, and the whole product.
   bool is_plain() const { return !adapter_ && !weight_.quantized; }
   const at::Tensor& weight() const { return weight_.kept; }
+  // Dequantised if it is quantised: kernels::stored_matrix().
+  at::Tensor stored(at::ScalarType type) const { return kernels::stored_matrix(weight_, type); }
+  // Null: none in this pass.
+  const Adapter* adapter(const Pass& pass) const {
+    return adapter_ && pass.adapters ? &*adapter_ : nullptr;
+  }
   const at::Tensor& bias() const { return bias_; }
+  // What DoRA multiplies each output by, without a gradient; undefined: nothing.
+  at::Tensor factors(const Pass& pass) const;
 
  private:
   at::Tensor rescaled(const at::Tensor& product, const at::Tensor& rows,

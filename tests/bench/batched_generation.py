@@ -2,11 +2,14 @@
 weights, prompts and threads, in turn. See README.md.
 
 usage: batched_generation.py [--bin FOLDER] [--rounds 3] [--threads 2] [--together 1 8 64]
-                             [--tokens 64] [--blocks 6] [--limit SHARE] [--quick]
+                             [--tokens 64] [--blocks 6] [--limit SHARE] [--latent] [--prompt 9]
+                             [--former FOLDER] [--quick]
 
 Needs transformers; exit code 77 where it is missing. The model is half the blocks of GPT-2 with 124 M parameters,
 random weights. Loading and prompts cancel out: a time is that of long answers less that of short ones. With --limit,
-strait is compared with itself in a control group with that share of the model's bytes (needs root).
+strait is compared with itself in a control group with that share of the model's bytes (needs root). With --latent the
+model has blocks of DeepSeek V3's kind with the attention of Moonlight 16B-A3B and narrow MLPs. --prompt: the number of
+tokens of a prompt. --former: another build in the place of transformers.
 """
 
 import contextlib
@@ -31,6 +34,11 @@ import machinery
 import control_group
 
 PROMPT = "The quick"
+LATENT = {
+    "vocab_size": 8192, "hidden_size": 2048, "intermediate_size": 1408, "num_attention_heads": 16,
+    "num_key_value_heads": 16, "q_lora_rank": None, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64, "v_head_dim": 128, "first_k_dense_replace": 1 << 10,
+}
 QUICK = {"n_layer": 1, "n_embd": 64, "n_head": 2, "vocab_size": 512}
 
 
@@ -43,8 +51,11 @@ def run(command, folder, group=None):
 
 
 def make_run(folder, program, options):
-    sizes = {"n_layer": options.blocks} | (QUICK if options.quick else {})
-    transformers.GPT2Config(**sizes).save_pretrained(folder / "model")
+    if options.latent:
+        config = transformers.AutoConfig.for_model("deepseek_v3", num_hidden_layers=options.blocks, **LATENT)
+    else:
+        config = transformers.GPT2Config(**{"n_layer": options.blocks} | (QUICK if options.quick else {}))
+    config.save_pretrained(folder / "model")
     (folder / "text.txt").write_text(PROMPT * 200)
     machinery.write_recipe(folder, "asked", {
         "model.path": "model", "model.weights": "random", "data.train": "text.txt", "data.tokenizer": "bytes",
@@ -54,8 +65,12 @@ def make_run(folder, program, options):
     run([program, "export", "runs/asked", "exported"], folder)
 
 
-def seconds_of_ours(folder, program, group, together, tokens):
-    (folder / "prompts.jsonl").write_text(f"{json.dumps({'prompt': PROMPT})}\n" * together)
+def prompt_of(options):
+    return (PROMPT * options.prompt)[:options.prompt]
+
+
+def seconds_of_ours(folder, program, group, prompt, together, tokens):
+    (folder / "prompts.jsonl").write_text(f"{json.dumps({'prompt': prompt})}\n" * together)
     begin = time.perf_counter()
     lines = run([program, "generate", "runs/asked", "--prompts", "prompts.jsonl", "--on", "here", "--temperature", "1",
                  "--max-tokens", str(tokens), "--batch", str(together)], folder, group).splitlines()
@@ -64,8 +79,8 @@ def seconds_of_ours(folder, program, group, together, tokens):
     return seconds, made
 
 
-def seconds_of_torch(model, together, tokens):
-    prompts = torch.tensor([list(PROMPT.encode())] * together)
+def seconds_of_torch(model, prompt, together, tokens):
+    prompts = torch.tensor([list(prompt.encode())] * together)
     begin = time.perf_counter()
     model.generate(prompts, attention_mask=torch.ones_like(prompts), do_sample=True, top_k=0, max_new_tokens=tokens,
                    min_new_tokens=tokens, pad_token_id=0)
@@ -73,7 +88,8 @@ def seconds_of_torch(model, together, tokens):
 
 
 def main():
-    options = machinery.options_of(__doc__, rounds=3, threads=2, together=[1, 8, 64], tokens=64, blocks=6, limit=0.0)
+    options = machinery.options_of(__doc__, rounds=3, threads=2, together=[1, 8, 64], tokens=64, blocks=6, limit=0.0,
+                                   latent=False, prompt=len(PROMPT), former=None)
     short, long = (1, 5) if options.quick else (8, 8 + options.tokens)
     if options.quick:
         options.rounds, options.together = 1, [1, 8]
@@ -86,16 +102,20 @@ def main():
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         program = options.bin / "strait"
         make_run(folder, program, options)
-        ways = {"strait": lambda *words: seconds_of_ours(folder, program, None, *words)}
+        prompt = prompt_of(options)
+        ways = {"strait": lambda *words: seconds_of_ours(folder, program, None, prompt, *words)}
         if options.limit:
             size = sum(path.stat().st_size for path in (folder / "exported").glob("*.safetensors"))
             group = control_group.ControlGroup("bench", memory=int(options.limit * size))
             stack.callback(group.close)
             print(f"the model has {size / 1e6:.0f} MB, the group {options.limit * size / 1e6:.0f} MB")
-            ways["streamed"] = lambda *words: seconds_of_ours(folder, program, group, *words)
+            ways["streamed"] = lambda *words: seconds_of_ours(folder, program, group, prompt, *words)
+        elif options.former:
+            former = pathlib.Path(options.former).resolve() / "strait"
+            ways["former"] = lambda *words: seconds_of_ours(folder, former, None, prompt, *words)
         else:
             model = transformers.AutoModelForCausalLM.from_pretrained(folder / "exported").float().eval()
-            ways["transformers"] = lambda *words: seconds_of_torch(model, *words)
+            ways["transformers"] = lambda *words: seconds_of_torch(model, prompt, *words)
         rates = {}
         for _ in range(options.rounds):
             for together in options.together:

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/key_value_cache.h"
+#include "tests/kernels/live_bytes.h"
 #include "tests/models/tiny_gpt2.h"
 
 namespace strait::models {
@@ -102,6 +103,99 @@ TEST(KeyValueCache, GeneratingTokenByTokenGivesTheFullForward) {
       begin += count;
     }
   }
+}
+
+// Latent attention in blocks without experts; with adapters on every matrix, or over 8 bits.
+std::unique_ptr<Model> latent_model(bool adapters, bool quantized) {
+  ModelConfig config = parse_config(
+      R"({"model_type": "deepseek_v3", "vocab_size": 61, "hidden_size": 24,
+          "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 3,
+          "num_key_value_heads": 3, "q_lora_rank": 10, "kv_lora_rank": 9, "qk_nope_head_dim": 6,
+          "qk_rope_head_dim": 4, "v_head_dim": 5, "first_k_dense_replace": 3,
+          "n_routed_experts": 6, "num_experts_per_tok": 2, "n_group": 3, "topk_group": 2,
+          "moe_intermediate_size": 12, "max_position_embeddings": 64})",
+      "config.json");
+  if (adapters) {
+    Lora lora;
+    lora.rank = 2;
+    if (quantized) lora.quantization = kernels::MatrixFormat::int8;
+    config.lora = std::make_shared<const Lora>(lora);
+  }
+  auto model = make_model(config, {0, 4}, at::kFloat, at::kCPU);
+  for (const Parameter& parameter : model->parameters()) {
+    at::Generator generator =
+        kernels::keyed_generator(kernels::hash_name(parameter.name), at::kCPU);
+    assign(parameter, at::empty(parameter.value.sizes(), at::kFloat).normal_(0, 0.3, generator));
+  }
+  return model;
+}
+
+TEST(KeyValueCache, LatentsGiveTheFullForward) {
+  for (const auto& [adapters, quantized] :
+       {std::pair{false, false}, std::pair{true, false}, std::pair{true, true}}) {
+    SCOPED_TRACE(testing::Message() << adapters << quantized);
+    const auto model = latent_model(adapters, quantized);
+    const at::NoGradGuard no_grad;
+    const at::Tensor tokens = random_tokens(2, 18, 6);
+    const at::Tensor whole = run_layers(*model, tokens, make_pass({{18}, {18}}, 18));
+    SequenceCache first(18);
+    SequenceCache second(18);
+    std::int64_t begin = 0;
+    for (const std::int64_t count : {2, 1, 1, 4, 3, 7}) {
+      KeyValueCache cache({{&first, count}, {&second, count}});
+      const at::Tensor part =
+          run_layers(*model, tokens.narrow(1, begin, count), make_pass(cache, 2, count));
+      EXPECT_LT(largest_difference(part, whole.narrow(1, begin, count)), 2e-5) << begin;
+      begin += count;
+    }
+  }
+}
+
+// Beside a sequence that gets one token or several, or alone.
+TEST(KeyValueCache, SequencesOfLatentsHaveTheBitsThatTheyHaveAlone) {
+  const auto model = latent_model(/*adapters=*/true, /*quantized=*/false);
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = random_tokens(1, 7, 6);
+  const auto generate = [&](const std::vector<std::int64_t>& others) {
+    SequenceCache own(7);
+    SequenceCache other(40);
+    std::vector<at::Tensor> parts;
+    std::int64_t begin = 0;
+    std::size_t pass_number = 0;
+    for (const std::int64_t count : {3, 1, 1, 2}) {
+      std::vector<KeyValueCache::Extension> extensions{{&own, count}};
+      std::vector<at::Tensor> given{tokens.narrow(1, begin, count)};
+      if (!others.empty()) {
+        const std::int64_t more = others[pass_number++];
+        extensions.push_back({&other, more});
+        given.push_back(random_tokens(1, more, 8));
+      }
+      KeyValueCache cache(extensions);
+      const at::Tensor all = at::cat(given, 1);
+      const at::Tensor hidden = run_layers(*model, all, make_pass(cache, 1, all.size(1)));
+      parts.push_back(hidden.narrow(1, 0, count));
+      begin += count;
+    }
+    return at::cat(parts, 1);
+  };
+  const at::Tensor alone = generate({});
+  EXPECT_TRUE(at::equal(generate({5, 1, 1, 1}), alone));
+  EXPECT_TRUE(at::equal(generate({1, 4, 1, 9}), alone));
+}
+
+TEST(KeyValueCache, HoldsLatentsNotTheKeysAndValuesOfHeads) {
+  const auto live = std::make_shared<kernels::LiveBytes>();
+  const auto model = latent_model(false, false);
+  const at::NoGradGuard no_grad;
+  const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
+  SequenceCache sequence(1000);
+  KeyValueCache cache({{&sequence, 2}});
+  const at::Tensor tokens = random_tokens(1, 2, 6);
+  const std::int64_t before = live->bytes();
+  run_layers(*model, tokens, make_pass(cache, 1, 2));
+  const std::int64_t values = 3 * 1000 * (9 + 4);  // blocks, tokens, a latent and a rotated part
+  EXPECT_EQ((live->bytes() - before) / static_cast<std::int64_t>(sizeof(float)) / 1000,
+            values / 1000);
 }
 
 }  // namespace
