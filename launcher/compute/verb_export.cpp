@@ -297,7 +297,12 @@ std::string export_model(const fs::path& run, const fs::path& directory,
   }
   auto tensors = tensors_to_write(source, weights, options);
   make_stoppable(tensors, written);
-  const std::string note = copy_tokenizer_and_side_files(source.run, directory);
+  std::string note = copy_tokenizer_and_side_files(source.run, directory);
+  if (const auto base = source.run.plan.recipe.model.quantization; base != recipe::Quantization()) {
+    note +=
+        fmt::format("its base is rounded to {}, as in training; PEFT can merge over the files\n",
+                    recipe::name_of(base));
+  }
   if (const std::string named = named_template(source.run.plan.recipe); !named.empty()) {
     store::replace_file(directory / "chat_template.jinja", named);
   }

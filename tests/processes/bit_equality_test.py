@@ -248,6 +248,8 @@ class Adapters(Compared):
             with self.subTest(schedule):
                 run = self.train(f"split-{number}", {**schedule, **settings})
                 self.same_bits(reference, run)
+        self.assertIn("its base is rounded to int4", self.ok("export", "runs/reference", "rounded", "--merge"))
+        self.assertNotIn("rounded", self.ok("export", "runs/plain", "merged", "--merge"))
         self.rewind_run(run, 10)
         path = run.path.relative_to(self.home)
         code, out, err = self.strait("resume", path, "--set", "model.quantization=nf4")
