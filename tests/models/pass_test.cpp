@@ -105,8 +105,8 @@ TEST(KeyValueCache, GeneratingTokenByTokenGivesTheFullForward) {
   }
 }
 
-// Latent attention in blocks without experts; with adapters on every matrix, or over 8 bits.
-std::unique_ptr<Model> latent_model(bool adapters, bool quantized) {
+// Latent attention in blocks without experts.
+std::unique_ptr<Model> latent_model(const std::optional<Lora>& lora = std::nullopt) {
   ModelConfig config = parse_config(
       R"({"model_type": "deepseek_v3", "vocab_size": 61, "hidden_size": 24,
           "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 3,
@@ -115,12 +115,7 @@ std::unique_ptr<Model> latent_model(bool adapters, bool quantized) {
           "n_routed_experts": 6, "num_experts_per_tok": 2, "n_group": 3, "topk_group": 2,
           "moe_intermediate_size": 12, "max_position_embeddings": 64})",
       "config.json");
-  if (adapters) {
-    Lora lora;
-    lora.rank = 2;
-    if (quantized) lora.quantization = kernels::MatrixFormat::int8;
-    config.lora = std::make_shared<const Lora>(lora);
-  }
+  if (lora) config.lora = std::make_shared<const Lora>(*lora);
   auto model = make_model(config, {0, 4}, at::kFloat, at::kCPU);
   for (const Parameter& parameter : model->parameters()) {
     at::Generator generator =
@@ -130,11 +125,22 @@ std::unique_ptr<Model> latent_model(bool adapters, bool quantized) {
   return model;
 }
 
+// Of every matrix.
+Lora adapters(bool quantized, bool decomposed) {
+  Lora lora;
+  lora.rank = 2;
+  lora.decomposed = decomposed;
+  if (quantized) lora.quantization = kernels::MatrixFormat::int8;
+  return lora;
+}
+
 TEST(KeyValueCache, LatentsGiveTheFullForward) {
-  for (const auto& [adapters, quantized] :
-       {std::pair{false, false}, std::pair{true, false}, std::pair{true, true}}) {
-    SCOPED_TRACE(testing::Message() << adapters << quantized);
-    const auto model = latent_model(adapters, quantized);
+  const std::vector<std::optional<Lora>> cases{std::nullopt, adapters(false, false),
+                                               adapters(true, false), adapters(false, true),
+                                               adapters(true, true)};
+  for (const std::optional<Lora>& lora : cases) {
+    SCOPED_TRACE(lora ? lora_text(*lora, "", false) : "no adapters");
+    const auto model = latent_model(lora);
     const at::NoGradGuard no_grad;
     const at::Tensor tokens = random_tokens(2, 18, 6);
     const at::Tensor whole = run_layers(*model, tokens, make_pass({{18}, {18}}, 18));
@@ -153,7 +159,7 @@ TEST(KeyValueCache, LatentsGiveTheFullForward) {
 
 // Beside a sequence that gets one token or several, or alone.
 TEST(KeyValueCache, SequencesOfLatentsHaveTheBitsThatTheyHaveAlone) {
-  const auto model = latent_model(/*adapters=*/true, /*quantized=*/false);
+  const auto model = latent_model(adapters(/*quantized=*/false, /*decomposed=*/true));
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = random_tokens(1, 7, 6);
   const auto generate = [&](const std::vector<std::int64_t>& others) {
@@ -185,7 +191,7 @@ TEST(KeyValueCache, SequencesOfLatentsHaveTheBitsThatTheyHaveAlone) {
 
 TEST(KeyValueCache, HoldsLatentsNotTheKeysAndValuesOfHeads) {
   const auto live = std::make_shared<kernels::LiveBytes>();
-  const auto model = latent_model(false, false);
+  const auto model = latent_model();
   const at::NoGradGuard no_grad;
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   SequenceCache sequence(1000);
