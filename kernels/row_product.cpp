@@ -62,7 +62,7 @@ at::Tensor row_product(const at::Tensor& input, const at::Tensor& matrix, const 
 }
 
 at::Tensor row_products(const at::Tensor& input, const at::Tensor& matrices, bool input_first) {
-  const at::Tensor products = at::empty(
+  at::Tensor products = at::empty(
       {input.size(0), input.size(1), matrices.size(input_first ? 2 : 1)}, input.options());
   const at::Tensor stored = matrices.detach();
   const auto compute = [&](std::int64_t first, std::int64_t last) {

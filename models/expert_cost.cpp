@@ -1,7 +1,4 @@
-#include <algorithm>
-#include <array>
 #include <initializer_list>
-#include <ranges>
 #include <string>
 
 #include "models/decoder.h"
@@ -29,13 +26,14 @@ bool computes_experts_together(const DecoderConfig& config, const Lora* lora,
   if (lora->quantization) return false;
   if (config.experts.joined && lora->parameters.empty()) return true;
   const DecoderNames& names = config.names;
-  const auto has_adapter = [&](std::int64_t expert) {
+  for (std::int64_t expert = 0; expert < config.experts.count; ++expert) {
     const std::string own = prefix + names.experts + std::to_string(expert) + ".";
-    return std::ranges::any_of(
-        std::array{names.expert_gate, names.expert_up, names.expert_gate_up, names.expert_down},
-        [&](const std::string& name) { return adapter_of(*lora, own + name).has_value(); });
-  };
-  return std::ranges::none_of(std::views::iota(std::int64_t{0}, config.experts.count), has_adapter);
+    for (const std::string& name :
+         {names.expert_gate, names.expert_up, names.expert_gate_up, names.expert_down}) {
+      if (adapter_of(*lora, own + name)) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
 
   // Without tokens there is no result to join.
   if (rows.tokens.numel() == 0) return tokens;
-  const at::Tensor sums = experts_of(tokens, weights.to(tokens.scalar_type()), rows, pass);
+  at::Tensor sums = experts_of(tokens, weights.to(tokens.scalar_type()), rows, pass);
   if (!shared_) return sums;
   const at::Tensor shared = shared_->mlp.forward(tokens, pass);
   if (!shared_->gate) return sums + shared;

@@ -169,14 +169,14 @@ at::Tensor LatentAttention::to_values(const at::Tensor& sums, const Pass& pass) 
   const std::int64_t plain = latent_.plain_width;
   const std::int64_t width = latent_.value_width;
   const at::Tensor matrix = up_->stored(sums.scalar_type());
-  const at::Tensor product = kernels::row_products(
-      sums, rows_of_heads(matrix, heads_, plain, width), /*input_first=*/false);
+  at::Tensor product = kernels::row_products(sums, rows_of_heads(matrix, heads_, plain, width),
+                                             /*input_first=*/false);
   const Adapter* const adapter = up_->adapter(pass);
   if (adapter == nullptr) return product;
   const at::Tensor inner = kernels::row_product(sums.flatten(0, 1), adapter->down, {}, false)
                                .mul_(adapter->shape.scale)
                                .view({sums.size(0), heads_, -1});
-  const at::Tensor values =
+  at::Tensor values =
       product + kernels::row_products(inner, rows_of_heads(adapter->up, heads_, plain, width),
                                       /*input_first=*/false);
   const at::Tensor factors = up_->factors(pass);

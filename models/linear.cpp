@@ -56,7 +56,7 @@ at::Tensor Linear::rescaled(const at::Tensor& product, const at::Tensor& rows,
   const bool input_first = shape_.layout == MatrixLayout::input_output;
   const at::Tensor norms = kernels::output_norms(weight_, input_first, &low);
   const bool drops = !low.input.is_same(rows);
-  const at::Tensor scaled =
+  at::Tensor scaled =
       kernels::scale_outputs(product, adapter_->norms, norms, drops ? at::Tensor() : bias_);
   if (!drops) return scaled;
   return scaled + kernels::linear(rows - low.input, weight_, bias_, input_first);

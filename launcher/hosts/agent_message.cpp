@@ -123,7 +123,7 @@ net::Frame ReplyFrame<Reply>::format(const Either& reply) {
 template <class Reply>
 auto ReplyFrame<Reply>::parse(std::span<const std::byte> message) -> Either {
   try {
-    Either read = base::parse_message<Either>(message, kReplyTypes, kHostLimits);
+    auto read = base::parse_message<Either>(message, kReplyTypes, kHostLimits);
     if constexpr (std::is_same_v<Reply, transfer::ChunkTable>) {
       if (const auto* table = std::get_if<Reply>(&read)) check(*table);
     }

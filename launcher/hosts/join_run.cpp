@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 // Ends of the agent and signals are noticed within this time.
 constexpr auto kLookEvery = std::chrono::milliseconds(100);
+// How a run ends follows the end of its agents within this time, or the run goes on.
+constexpr auto kOutcomeWithin = std::chrono::seconds(5);
 
 net::NodeOptions host_node(const JoinTicket& ticket) {
   net::NodeOptions options;
@@ -135,8 +137,10 @@ class JoinedHost {
           code == base::ExitCode::storage_io) {
         return code;
       }
+      if (code == base::ExitCode::done) ended_by_launcher_ = Clock::now();
     }
     if (stops_handled_ == 0 || agent_) return std::nullopt;
+    if (Clock::now() < ended_by_launcher_ + kOutcomeWithin) return std::nullopt;
     return leave();
   }
 
@@ -178,6 +182,7 @@ class JoinedHost {
   std::string problem_;
   std::unique_ptr<base::Process> agent_;  // destroying it kills it; its processes end then, too
   int stops_handled_ = 0;
+  Clock::time_point ended_by_launcher_ = Clock::time_point::min();
 };
 
 // Held as long as this process lives, and by no file. On one machine a second process with the same

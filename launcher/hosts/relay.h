@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <map>
 #include <thread>
 
 #include "framework/file_descriptor.h"
