@@ -57,40 +57,32 @@ struct GenerationOptions {
   std::optional<std::int64_t> number;
 };
 
-struct EvalFlags {
+// Which trained model answers, and where it runs.
+struct ModelFlags {
   std::filesystem::path run;
-  std::string data;  // empty: the recipe's data.eval
   std::string tokenizer;
   std::string checkpoint = kNewest;
-  bool json = false;
   Place place = Place::automatic;
 };
 
-struct GenerateFlags {
-  std::filesystem::path run;
+struct EvalFlags : ModelFlags {
+  std::string data;  // empty: the recipe's data.eval
+  bool json = false;
+};
+
+struct GenerateFlags : ModelFlags {
   std::string prompt;
   std::filesystem::path prompts;  // instead: a file
-  std::string tokenizer;
-  std::string checkpoint = kNewest;
   bool chat = false;
-  Place place = Place::automatic;
   std::size_t batch = 16;
   GenerationOptions options;
 };
 
-struct ChatFlags {
-  std::filesystem::path run;
-  std::string tokenizer;
-  std::string checkpoint = kNewest;
-  Place place = Place::automatic;
+struct ChatFlags : ModelFlags {
   GenerationOptions options;
 };
 
-struct ServeFlags {
-  std::filesystem::path run;
-  std::string tokenizer;
-  std::string checkpoint = kNewest;
-  Place place = Place::automatic;
+struct ServeFlags : ModelFlags {
   int port = 8000;
   std::size_t batch = 16;
 };

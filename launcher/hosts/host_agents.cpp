@@ -336,7 +336,7 @@ void HostAgents::handle(std::size_t host, const ProcessReport& report) {
     if (process_on(host, report.process) == nullptr) return;
   }
   // Without the lock: it writes to a disk, and start_all() waits for the same lock. Before the end,
-  // because whoever sees the end reads the last lines.
+  // because a reader of the end expects the last lines.
   if (!report.log.empty()) keep_log_(report.process, report.log);
   if (!report.code && !report.signal) return;
   base::ExitStatus status;

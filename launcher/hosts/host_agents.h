@@ -134,7 +134,7 @@ class HostAgents : public base::Backend {
       STRAIT_EXCLUDES(mutex_);
   // The reply of a host that was lost before it replied.
   void fail(std::size_t host, std::uint64_t number, const std::string& why) STRAIT_EXCLUDES(mutex_);
-  // UserError: the time of ask_all() is over, or `poll` has given up.
+  // UserError: the time of ask_all() is over, or `poll` threw.
   void check_time(std::size_t host, std::chrono::steady_clock::time_point deadline,
                   std::chrono::seconds limit) const;
   void check(std::size_t host) STRAIT_EXCLUDES(mutex_);

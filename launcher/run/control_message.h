@@ -16,7 +16,7 @@ namespace strait::run {
 // ---- about checkpoints
 
 // Stage → coordinator: this process's shards of the checkpoint are durable or, `in_memory`, in its
-// host's memory (store::MemoryDirectory), of which every process sends one for each step of
+// host's memory (store::MemoryDirectory). Every process sends the latter for each step of
 // checkpoint.memory_every.
 struct ShardsWritten {
   store::Step step{};

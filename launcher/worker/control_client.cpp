@@ -174,7 +174,7 @@ void ControlClient::record(const run::CheckpointDecided& decided) {
   // First, because it removes the files of a drop: wait_for_commit() returns once decided_ is set,
   // and its caller may write them again.
   if (decision_handler_) decision_handler_(decided);
-  if (decided.in_memory) return;  // nobody waits for it
+  if (decided.in_memory) return;  // no thread waits for it
   decided_.insert_or_assign({decided.step, decided.epoch}, decided);
   const auto arrived = arrival(decided);
   if (arrived && !rejoin_) rejoin_ = RejoinPoint{decided.step, *arrived};
