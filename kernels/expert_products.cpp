@@ -37,6 +37,7 @@ void add_parts(std::vector<Part>& parts, Part whole, std::int64_t cost_of_row) {
   const std::int64_t end = whole.begin + whole.count;
   for (std::int64_t i = 0; i < pieces; ++i) {
     Part part = whole;
+    // Both ends follow from the piece's number, so pieces differ by one row at most and cover all.
     part.begin = end - whole.count * (pieces - i) / pieces;
     part.count = end - whole.count * (pieces - i - 1) / pieces - part.begin;
     part.cost = part.count * cost_of_row;
@@ -46,6 +47,7 @@ void add_parts(std::vector<Part>& parts, Part whole, std::int64_t cost_of_row) {
 
 void compute_parts(const std::vector<Part>& parts,
                    const std::function<void(const Part&)>& compute) {
+  // Experts have very different numbers of rows. Threads share by cost, the largest tasks first.
   std::vector<std::int64_t> costs;
   costs.reserve(parts.size());
   for (const Part& part : parts) costs.push_back(part.cost);
@@ -73,6 +75,7 @@ struct Layer : public torch::CustomClassHolder {
   std::vector<Part> parts() const {
     std::vector<Part> all;
     std::int64_t begin = 0;
+    // Rows are sorted by expert, so the rows of an expert are adjacent.
     for (std::size_t expert = 0; expert < counts.size(); ++expert) {
       add_parts(all, {expert, begin, counts[expert]}, 1);
       begin += counts[expert];
@@ -93,6 +96,7 @@ struct Layer : public torch::CustomClassHolder {
 // Rows between matrices that a thread computes, at least.
 constexpr std::int64_t kGateRows = 16;
 
+// Each part gathers its own rows, which its product then finds in the core's cache.
 void gather(const at::Tensor& tokens, const Layer& layer, const Part& part,
             const at::Tensor& rows) {
   at::Tensor into = rows.narrow(0, part.begin, part.count);
@@ -130,6 +134,7 @@ void compute_results(const Layer& layer, const Part& part, const at::Tensor& inn
   at::Tensor into = results.narrow(0, part.begin, part.count);
   at::mm_out(into, product, layer.matrix(expert.down));
   if (expert.down_bias.defined()) {
+    // The product has the row's weight already. The bias needs it, too.
     into.addmm_(own_weights.unsqueeze(1), expert.down_bias.detach().unsqueeze(0));
   }
 }
@@ -168,6 +173,7 @@ void compute_row_gradients(const Layer& layer, const Part& part, const at::Tenso
   const at::Tensor slopes = at::mm(own(to.slopes), layer.matrix(expert.down).t());
   gate_gradients(layer, part, inner, weights, slopes, to);
   if (expert.down_bias.defined()) {
+    // The weight multiplies the bias, so its gradient has a part from there.
     own(to.weights).add_(at::mv(own(to.slopes), expert.down_bias.detach()));
   }
   if (!to.input_gradient.defined()) return;
@@ -199,6 +205,8 @@ struct LeafGradients {
   }
 
   void compute() const {
+    // Parts are rows of a sum. Each is computed by one thread, over all rows of its expert: no two
+    // threads add to the same value.
     std::vector<Part> parts;
     for (std::size_t i = 0; i < additions.size(); ++i) {
       const at::Tensor& sum = additions[i].sum;
@@ -229,6 +237,7 @@ LeafGradients leaf_gradients(const Layer& layer, const RowGradients& rows,
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < layer.counts.size(); ++i) {
     const std::int64_t count = layer.counts[i];
+    // An expert without rows leaves its sums as they are.
     if (count == 0) continue;
     const auto own = [&](const at::Tensor& values) {
       return values.defined() ? values.narrow(0, begin, count) : values;
@@ -270,6 +279,7 @@ struct ExpertProducts : public torch::autograd::Function<ExpertProducts> {
       compute_inner(*layer, part, input.narrow(0, part.begin, part.count), inner);
       compute_results(*layer, part, inner, by_row, results);
     });
+    // The backward gathers tokens again. Kept rows would be `ways` times as many.
     const bool again = any_trained(*layer, {&ExpertMatrices::gate, &ExpertMatrices::up});
     context->save_for_backward({again ? tokens : at::Tensor(), by_row, inner});
     context->saved_data["leaves"] = static_cast<std::int64_t>(leaves.size());
@@ -304,8 +314,10 @@ struct ExpertProducts : public torch::autograd::Function<ExpertProducts> {
     if (rows.input_gradient.defined()) {
       result[0] = sum_rows(std::exchange(rows.input_gradient, {}), layer->places);
     }
+    // From rows, which are sorted by expert, back to each token's choices.
     result[1] = rows.weights.index_select(0, layer->places.flatten()).view(layer->places.sizes());
     const LeafGradients leaves = leaf_gradients(*layer, rows, by_row);
+    // With a split backward they wait for its weight-gradient action.
     if (!leaves.leaves.empty()) add_now_or_later({leaves.leaves, [leaves] { leaves.compute(); }});
     return result;
   }

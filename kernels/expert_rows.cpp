@@ -26,6 +26,7 @@ void sum_on_cpu(const at::Tensor& values, const float* weights, const at::Tensor
   const auto* row = places.const_data_ptr<std::int64_t>();
   auto* to = sums.mutable_data_ptr<Value>();
   parallel_for(places.size(0), 8, [&](std::int64_t begin, std::int64_t end) {
+    // A token's rows are added in the order of its choices, whichever thread does it.
     std::vector<float> sum(static_cast<std::size_t>(width));
     for (std::int64_t token = begin; token < end; ++token) {
       std::fill(sum.begin(), sum.end(), 0.0F);
@@ -48,6 +49,8 @@ at::Tensor sum_of_choices(const at::Tensor& values, const std::optional<at::Tens
                           const at::Tensor& places) {
   const std::int64_t width = values.size(1);
   if (!values.is_cpu()) {
+    // index_add would add in any order on a GPU. A gather and a sum over one dimension have one
+    // order.
     at::Tensor rows = values.index_select(0, places.flatten())
                           .view({places.size(0), places.size(1), width})
                           .to(at::kFloat);
@@ -90,6 +93,7 @@ struct CombineRows : public torch::autograd::Function<CombineRows> {
     const at::Tensor& values = saved[0];
     const at::Tensor& weights = saved[1];
     at::Tensor slopes = gradients[0].index_select(0, saved[2]);
+    // The gradient of a weight is the product of its row with the gradient of the token's sum.
     const at::Tensor by_row = (slopes * values).sum(1, /*keepdim=*/false, at::kFloat);
     const at::Tensor weight_gradient =
         by_row.index_select(0, saved[4].flatten()).view(weights.sizes()).to(weights.scalar_type());
@@ -103,6 +107,7 @@ struct WithSlope : public torch::autograd::Function<WithSlope> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& probabilities,
                             const at::Tensor& slope) {
     context->save_for_backward({slope});
+    // A view, because autograd does not allow that a function returns its input.
     return probabilities.view_as(probabilities);
   }
 
@@ -122,6 +127,7 @@ ExpertRows sort_by_expert(const at::Tensor& chosen, std::int64_t experts) {
   for (std::int64_t i = 0; i < on_host.numel(); ++i) {
     ++rows.counts.at(static_cast<std::size_t>(expert[i]));
   }
+  // A stable counting sort: the rows of an expert stay in the order of the tokens.
   std::vector<std::int64_t> next(rows.counts.size());
   std::exclusive_scan(rows.counts.begin(), rows.counts.end(), next.begin(), std::int64_t{0});
   const at::Tensor tokens = at::empty({on_host.numel()}, at::kLong);

@@ -22,6 +22,7 @@ constexpr float nf4_middle(std::size_t lower) {
 // The index of a value's level is the number of midpoints between levels that it exceeds.
 HWY_INLINE void choose_levels(const float* values, float size, std::uint8_t* levels) {
   const Lanes lanes;
+  // A block of zeros has no scale to divide by.
   if (size == 0) return void(std::fill(levels, levels + kNf4Values, kNf4ZeroLevel));
   for (int i = 0; i < kNf4Values; i += static_cast<int>(lane_count())) {
     const auto share = hn::Div(hn::Load(lanes, values + i), hn::Set(lanes, size));
@@ -47,6 +48,7 @@ bool quantize_nf4_elements(const T* from, std::int64_t count, std::uint8_t* out,
       hn::Store(some, Lanes(), values + i);
     }
     const std::uint32_t bits = largest_bits(values, kNf4Values);
+    // NaN, infinity, and values whose products could overflow: the caller names the tensor.
     if (bits >= kHugeBits) return false;
     *sizes = float_of_bits(bits);
     choose_levels(values, *sizes++, levels);
@@ -82,6 +84,7 @@ constexpr std::array<std::uint8_t, 16> nf4_bytes(unsigned place) {
 HWY_ALIGN constexpr std::array<std::uint8_t, 16> kNf4Bytes[4] = {nf4_bytes(0), nf4_bytes(1),
                                                                  nf4_bytes(2), nf4_bytes(3)};
 
+// A float's four bytes are looked up one by one, since vector tables hold bytes.
 // Sixteen levels to floats, by a table of sixteen entries for each byte of a float.
 HWY_INLINE void look_up_nf4(hn::Vec<Nf4Bytes> levels, hn::Vec<Nf4Floats> size, float* values) {
   const Nf4Bytes bytes;
@@ -138,6 +141,7 @@ void dequantize_nf4_elements(const std::uint8_t* levels, const float* sizes, std
     to += kNf4Block;
   }
   if (count == 0) return;
+  // A part of a block is expanded from a copy, because the table reads whole vectors.
   std::uint8_t last[kNf4Block / 2] = {};
   std::memcpy(last, levels, static_cast<std::size_t>(count + 1) / 2);
   HWY_ALIGN float values[kNf4Values];

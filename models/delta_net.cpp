@@ -49,6 +49,7 @@ DeltaNet::DeltaNet(ParameterMaker& maker, int index, const DecoderConfig& config
               without_bias(options_.values(), config.hidden)) {}
 
 at::Tensor DeltaNet::convolve(const at::Tensor& mixed, at::Tensor& past) const {
+  // The convolution of a new token sees the last tokens of the sequence, which the cache keeps.
   const at::Tensor all = past.defined() ? at::cat({past, mixed}, 1) : mixed;
   const std::int64_t kept = std::min(options_.taps - 1, all.size(1));
   past = all.narrow(1, all.size(1) - kept, kept).clone();
@@ -81,6 +82,7 @@ at::Tensor DeltaNet::mix_tokens(const Projected& inputs, const Pass& pass,
   heads.key = by_head(parts[1], options_.key_width);
   heads.value = by_head(parts[2], options_.width);
   heads.beta = inputs.beta.sigmoid();
+  // In float32: a decay is multiplied over all tokens of a document.
   const at::Tensor step = inputs.decay.to(at::kFloat) + decay_bias_;
   heads.decay = at::softplus(step) * decay_rate_.to(at::kFloat).exp().neg();
   const at::Tensor normal =

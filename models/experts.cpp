@@ -41,6 +41,7 @@ ExpertMlp::ExpertMlp(ParameterMaker& maker, int layer, const std::string& router
       router_(maker.make(router + ".weight", {options.count, hidden})) {
   if (options.router_bias) router_bias_ = maker.make(router + ".bias", {options.count});
   if (options.choice_bias) choice_bias_ = maker.make_wide(router + kChoiceBias, {options.count});
+  // The forecast counts the products of an expert for the share of tokens that choose it.
   maker.set_token_share(static_cast<double>(options.per_token) /
                         static_cast<double>(options.count));
   maker.set_joined(options.joined);
@@ -49,6 +50,7 @@ ExpertMlp::ExpertMlp(ParameterMaker& maker, int layer, const std::string& router
     experts_.push_back(make_expert(expert));
     if (const auto matrices = experts_.back().matrices()) matrices_.push_back(*matrices);
   }
+  // All or none: adapters, few bits or other types keep a layer from the joint products.
   if (matrices_.size() < experts_.size()) matrices_.clear();
   maker.set_token_share(1);
   maker.set_joined(false);
@@ -59,6 +61,7 @@ at::Tensor ExpertMlp::forward(const at::Tensor& input, const Pass& pass) const {
   at::Tensor chosen = tokens_of_documents(pass);
   if (!chosen.defined()) return compute(tokens, pass).view(input.sizes());
   chosen = kernels::on_device(chosen, input.device());
+  // Padding would take part in the counts of experts, and so in their balance.
   const at::Tensor sums = compute(tokens.index_select(0, chosen), pass);
   return at::zeros_like(tokens).index_copy(0, chosen, sums).view(input.sizes());
 }
@@ -75,9 +78,11 @@ at::Tensor ExpertMlp::scores(const at::Tensor& tokens, const Pass& pass) const {
 }
 
 at::Tensor ExpertMlp::choose(const at::Tensor& scores) const {
+  // The bias decides who is chosen. The weights stay those of the scores (DeepSeek V3).
   at::Tensor order = choice_bias_.defined() ? scores + choice_bias_.detach() : scores;
   if (options_.groups_per_token < options_.groups) {
     const at::Tensor groups = order.unflatten(1, {options_.groups, -1});
+    // A group counts as much as its two best experts.
     const at::Tensor best = std::get<0>(groups.topk(2, 2)).sum(2);
     const at::Tensor kept = std::get<1>(best.topk(options_.groups_per_token, 1));
     const at::Tensor left_out = at::ones_like(best, at::kBool).scatter_(1, kept, false);
@@ -145,6 +150,8 @@ at::Tensor ExpertMlp::balance(const at::Tensor& scores, const std::vector<std::i
     pass.load->add(layer_, counts, shares.sum(0).dot(slope));
   }
   if (options_.balance == 0 || !pass.training) return scores;
+  // The loss of balance is linear in the probabilities once the counts are fixed, so its gradient
+  // is added here and no loss has to reach the last stage.
   return kernels::with_slope(scores, slope * options_.balance);
 }
 

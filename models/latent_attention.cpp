@@ -118,6 +118,8 @@ at::Tensor LatentAttention::attend_to_cache(const at::Tensor& query, const at::T
     return kernels::latent_attention(one, all.squeeze(0).squeeze(1), latent_.rank, options_.scale);
   };
   if (cache.extends_by_tokens(query)) {
+    // A token alone multiplies its query by the matrix of keys, and attends to latents as they are.
+    // Several tokens expand the latents instead, which takes fewer operations then.
     const at::Tensor own = to_latents(query.flatten(0, 1), pass);
     const at::Tensor tokens = latents.flatten(0, 1).contiguous();
     const at::Tensor sums = at::empty({own.size(0), heads_, latent_.rank}, own.options());
@@ -149,6 +151,7 @@ at::Tensor LatentAttention::attend_to_cache(const at::Tensor& query, const at::T
 at::Tensor LatentAttention::to_latents(const at::Tensor& query, const Pass& pass) const {
   const std::int64_t plain = latent_.plain_width;
   at::Tensor own = query.narrow(2, 0, plain);
+  // DoRA scales rows of the matrix, which are columns of its transpose here.
   if (const at::Tensor factors = up_->factors(pass); factors.defined()) {
     own = own * factors.view({heads_, -1}).narrow(1, 0, plain).to(own.scalar_type());
   }

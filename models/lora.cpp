@@ -147,6 +147,7 @@ std::string tensor_of_experts(const std::string& matrix) {
 std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matrix) {
   if (is_saved_module(lora, matrix)) return std::nullopt;
   const std::string joined = lora.parameters.empty() ? "" : tensor_of_experts(matrix);
+  // PEFT knows experts whose matrices are one tensor by that tensor's name (target_parameters).
   const std::string& name = joined.empty() ? matrix : joined;
   const std::vector<std::string>& targets = joined.empty() ? lora.targets : lora.parameters;
   if (!targets.empty()) {
@@ -198,6 +199,8 @@ bool keeps_input(const Lora* lora, const std::string& prefix,
                  std::initializer_list<std::string> names) {
   return std::ranges::any_of(names, [&](const std::string& name) {
     if (name.empty()) return false;
+    // A trained matrix needs its input for the gradient. A frozen one needs it for its adapter,
+    // unless dropout makes a changed copy of it anyway.
     if (lora == nullptr || is_saved_module(*lora, prefix + name)) return true;
     return lora->dropout == 0 && adapter_of(*lora, prefix + name).has_value();
   });
@@ -208,6 +211,8 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   if (reader.string("peft_type", "") != "LORA") reader.refuse("peft_type", "\"LORA\"");
   if (reader.string("bias", "none") != "none") reader.refuse("bias", "\"none\"");
   if (reader.boolean("lora_bias", false)) reader.refuse("lora_bias", "false");
+  // Each of these changes what the adapter computes, so a file that uses one cannot be taken as
+  // LoRA.
   for (const char* field :
        {"exclude_modules", "layers_pattern", "layer_replication", "trainable_token_indices",
         "alora_invocation_tokens", "use_qalora", "arrow_config", "kasa_config", "use_bdlora"}) {

@@ -6,6 +6,7 @@
 namespace strait::placement {
 namespace {
 
+// Large enough to lead off a plateau, small enough not to trade the slowest part for others.
 constexpr double kSlope = 0.02;
 
 double mean(const std::vector<double>& values) {
@@ -56,6 +57,7 @@ void Evaluation::set_devices(std::vector<std::size_t> devices, const std::vector
   if (cut.empty()) {
     cut_for_devices();
   } else {
+    // A cut that does not fit is no layout: its cost is unlimited.
     state_.cut = fits(cut) ? cut : std::vector<LayerSpan>();
   }
   compute_pipelines();
@@ -88,6 +90,7 @@ void Evaluation::refresh() {
   std::vector<int> replicas;
   std::vector<int> stages;
   for (const std::size_t at : swapped_) {
+    // A device that is left out costs nothing.
     if (at >= used()) continue;
     replicas.push_back(static_cast<int>(at) / stages_);
     stages.push_back(static_cast<int>(at) % stages_);
@@ -104,6 +107,7 @@ void Evaluation::refresh() {
     compute_limits(stage);
     compute_exchange(stage);
   }
+  // The best cut follows from speeds and memory alone, unless these are the same everywhere.
   if (!equal_devices_) cut_for_devices();
   compute_pipelines();
   compute_lines();
@@ -183,6 +187,8 @@ void Evaluation::compute_pipelines() {
   if (state_.cut.empty()) return;
   for (int replica = 0; replica < replicas_; ++replica) {
     const auto at = static_cast<std::size_t>(replica);
+    // The first micro-batch passes everything once. The others follow at the pace of the slowest
+    // part.
     double first = state_.path_sum[at];
     double pace = state_.slowest_path[at];
     for (int stage = 0; stage < stages_; ++stage) {
@@ -219,6 +225,8 @@ void Evaluation::compute_lines() {
     for (int replica = 0; replica < replicas_; ++replica) ++here[host_at(place(replica, stage))];
     for (int replica = 0; replica < replicas_; ++replica) {
       const std::size_t host = host_at(place(replica, stage));
+      // A sum goes out in parts and comes back whole, so each share crosses twice. Replicas of one
+      // host exchange theirs without its line.
       const double both_times = 2 * share * (replicas_ - here[host]);
       sent[host] += both_times;
       received[host] += both_times;
@@ -243,6 +251,7 @@ double Evaluation::sync_seconds(int stage) const {
 }
 
 double Evaluation::together(double pipeline, double sync) const {
+  // Clipping and skipped steps need one round trip between first stages, which nothing hides.
   const bool agrees = replicas_ > 1 && problem_.agrees_each_step;
   const double agreement = agrees ? state_.latency.front() : 0;
   return (problem_.sync_overlaps ? std::max(pipeline, sync) : pipeline + sync) + agreement;

@@ -11,6 +11,7 @@
 namespace strait::schedules {
 namespace {
 
+// A plugin's lists may name any micro-batch. What is allocated for them stays bounded.
 constexpr int kMostMicroBatches = 1 << 20;
 [[noreturn]] void refuse_to_simulate(const std::string& fact) {
   throw std::invalid_argument("cannot simulate: " + fact);
@@ -178,6 +179,8 @@ void Player::read_lists() {
   for (std::size_t s = 0; s < lists_.size(); ++s) {
     for (const Action& action : lists_[s]) {
       bool& listed = passage(position(s, action), action.micro_batch).is_listed(action.work);
+      // Also before anything plays: whether a backward is split follows from a later action of the
+      // list.
       if (listed) {
         refuse_to_simulate("stage " + std::to_string(s) + " lists " + describe(action) + " twice");
       }
@@ -272,6 +275,7 @@ void Player::hold(std::size_t s, const Action& action, Passage& here) {
     bytes += chunks_[p].queued * costs_[p].weight_gradient_bytes;
   }
   StageForecast& forecast = forecast_.stages[s];
+  // Before what this action ends is taken off: until then it was in flight.
   forecast.peak_in_flight = std::max(forecast.peak_in_flight, stage.in_flight);
   forecast.peak_bytes = std::max(forecast.peak_bytes, bytes);
   const Work last = here.is_split() ? Work::weight_gradient : Work::backward;
@@ -283,6 +287,7 @@ void Player::make_message(std::size_t from, std::size_t to, MicroBatch micro_bat
   const std::size_t message = messages_.size();
   messages_.push_back({from, to, micro_batch});
   if (coding_seconds(messages_.back()) == 0) return send(message);
+  // A link's end codes its messages in order, beside compute, on the cores of its host.
   code(coder_of(messages_.back(), false), message);
 }
 
@@ -313,6 +318,8 @@ void Player::send(std::size_t number) {
   const bool down = message.down();
   const std::size_t sender = stage_of(message.from);
   const std::size_t receiver = stage_of(message.to);
+  // A path carries one message after the other, and so does the sender's line, which all of its
+  // paths share. Each is busy for the time that the bytes take at its own rate.
   double& free_at = path_free_at_[sender * lists_.size() + receiver];
   double& line_free_at = stages_[sender].line_free_at;
   line_free_at = std::max(line_free_at, cores_.now());
@@ -355,6 +362,7 @@ void Player::finish() {
   // Updates begin together: the gradient norm is that of all stages.
   std::vector<double> updates(lists_.size());
   for (std::size_t p = 0; p < costs_.size(); ++p) updates[stage_of(p)] += costs_[p].update_seconds;
+  // A second clock, which begins at the end of the last action.
   SharedCores cores(machines_.cores);
   for (std::size_t s = 0; s < lists_.size(); ++s) {
     cores.start(machines_.stages[s].machine, updates[s], machines_.stages[s].threads, s);

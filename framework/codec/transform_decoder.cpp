@@ -56,6 +56,7 @@ bool TransformDecoder::add_levels(const Row& row, const TransformRow& sent,
     std::memcpy(entry.data(), held.data(), held.size());
   }
   for (std::size_t i = 0; i < entry.size(); ++i) {
+    // In 64 bits: a hostile level must not overflow before it is judged.
     const std::int64_t whole = entry[i] + units * levels[i];
     if (whole < -kMostEntry || whole > kMostEntry) {
       throw CodecError(
@@ -105,12 +106,14 @@ at::Tensor TransformDecoder::read_rows(const TensorHeader& header, const Transfo
 
 Decoded TransformDecoder::decode(const TensorHeader& header, std::span<const std::byte> payload) {
   begin_step(header);
+  // Look-ups decide which entries are evicted, so both ends must make the same ones.
   // The sender looks all of them up, too, whatever follows.
   if (header.kind != Kind::backward) {
     for (const Row& row : header.rows.rows) {
       if (row.length() > 0) cache_->find(row.sample);
     }
   }
+  // The sender falls back to groups where a basis does not pay.
   if (!payload.empty() && payload.front() == std::byte{kSampleFormat}) {
     return groups_.decode(header, payload);
   }

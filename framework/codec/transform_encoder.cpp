@@ -152,12 +152,16 @@ void TransformEncoder::find_entries(const TensorHeader& header) {
 double TransformEncoder::wanted_energy(const at::Tensor& values, const at::Tensor& changes) const {
   const double of_changes = squared(relative_error(options_.bits));
   if (is_gradient()) return of_changes * energy_of(values);
+  // A row that hardly changed may err as much as a first visit, and then nothing of it is sent: the
+  // levels of its change are zeros, which take almost no bits.
   const double of_values = squared(relative_error(options_.first_bits));
   double wanted = 0;
   std::int64_t at = 0;
   for (std::size_t i = 0; i < lengths_.size(); at += lengths_[i++]) {
     if (lengths_[i] == 0) continue;
     const at::Tensor energies = values.narrow(0, at, lengths_[i]).square().sum(1);
+    // A few tokens hold most energy of some models. The harmonic mean lets the error follow the
+    // usual token, so that an outlier does not hide the others.
     const at::Tensor bounded = energies.clamp_min(1e-4 * energies.mean().item<double>() + 1e-30);
     const double usual = 1 / bounded.reciprocal().mean().item<double>();
     double row = of_values * usual * static_cast<double>(lengths_[i]);
@@ -175,6 +179,7 @@ bool TransformEncoder::round(const TensorHeader& header, const at::Tensor& chang
   at::Tensor levels;
   if (is_gradient()) {
     // With such random numbers the error does not depend on the values.
+    // An error that is uniform in a step has a twelfth of its square as energy.
     const double step = std::sqrt(12 * wanted / static_cast<double>(changes.numel()));
     message_.level_size = static_cast<float>(std::max(step, 1e-30));
     message_.dither =
@@ -243,6 +248,7 @@ bool TransformEncoder::encode_transformed(const TensorHeader& header, const at::
   if (!round(header, changes, wanted)) return false;
   net::Frame levels;
   write_levels(message_, state_.basis->part(), levels);
+  // Never more bytes than groups take.
   if (levels.size() + most_head_bytes(header) >= bytes_in_groups(header)) return false;
   if (!is_gradient()) keep_entries(header);
   if (!state_.sent) message_.basis = state_.basis->part();

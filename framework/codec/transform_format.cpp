@@ -14,6 +14,7 @@ namespace {
 using coding::LevelModels;
 using coding::SymbolModel;
 
+// Columns take block² bytes a block, which a peer could make us allocate.
 constexpr std::int64_t kMostBlock = 4096;
 // No model spends less than 1/200 of a bit on a level, so a payload cannot claim more levels.
 constexpr std::int64_t kMostLevelsPerByte = 2048;
@@ -42,6 +43,7 @@ class Cursor {
                       bytes, rest_.size()));
     }
     std::vector<Value> values(static_cast<std::size_t>(count));
+    // memcpy may not see the null pointer of an empty vector.
     if (bytes != 0) std::memcpy(values.data(), rest_.data(), bytes);
     rest_ = rest_.subspan(bytes);
     return values;
@@ -84,6 +86,8 @@ LevelModels level_models(const BasisPart& basis, std::uint8_t loudness, SymbolMo
   constexpr std::array<std::uint64_t, 4> kQuarters = {64, 76, 91, 108};
   std::vector<std::uint32_t> sizes;
   sizes.reserve(basis.spread.size());
+  // Models start from the expected size of their direction: most messages are too short to learn
+  // it.
   for (const std::uint8_t spread : basis.spread) {
     const int quarters = std::clamp(loudness + spread - 255, 0, 100);
     const std::uint64_t size = kQuarters.at(static_cast<std::size_t>(quarters % 4))
@@ -139,6 +143,7 @@ BasisPart first_basis(std::int64_t width) {
 }
 
 float dither_of(std::uint64_t seed, std::uint64_t i) {
+  // The whole numbers below 2^24 are floats exactly, so both ends add the same dither.
   constexpr int kBits = 24;  // of a float's fraction
   const auto drawn = static_cast<std::int64_t>(mixed_bits(seed + i) >> (64U - kBits));
   return static_cast<float>(drawn - (std::int64_t{1} << (kBits - 1))) * 0x1p-24F;
@@ -180,6 +185,7 @@ void write_transform_head(Kind kind, const TransformMessage& message, net::Frame
 
 void write_levels(const TransformMessage& message, const BasisPart& basis, net::Frame& frame) {
   coding::LaneWriter writer;
+  // A level takes one or two symbols: its size, and what exceeds the table.
   writer.reserve(message.levels.size() + message.levels.size() / 2);
   LevelModels models = level_models(basis, message.loudness, SymbolModel::End::writer);
   const std::size_t width = basis.spread.size();
@@ -229,6 +235,7 @@ TransformMessage read_transform(const TensorHeader& header, std::span<const std:
 }
 
 std::uint64_t entry_mark(std::span<const std::byte> entry, std::uint8_t generation) {
+  // The generation replaces hash bits, so that a cache needs no second field for it.
   return (entry_hash(entry) & ~std::uint64_t{0xff}) | generation;
 }
 

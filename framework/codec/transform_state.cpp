@@ -11,6 +11,8 @@
 namespace strait::codec {
 namespace {
 
+// Wide models get blocks: a basis takes width · block bytes, and its eigenvectors block³
+// operations.
 constexpr std::int64_t kLearntBlock = 512;
 constexpr std::int64_t kSampledTokens = 128;  // of a message
 // Fewer tokens than this times a block's values say too little about its covariance.
@@ -112,6 +114,7 @@ void learn(TransformMoments& moments, const at::Tensor& changes, const at::Tenso
   moments.tokens += tokens;
   const std::int64_t stride = (tokens + kSampledTokens - 1) / kSampledTokens;
   const at::Tensor some = changes.slice(0, 0, tokens, stride);
+  // Each message counts the same, however much the sizes of changes differ between them.
   const auto mean_square = some.square().mean().item<double>();
   if (!(mean_square > 0)) return;
   const at::Tensor scaled = some / std::sqrt(mean_square);
@@ -138,6 +141,8 @@ std::optional<BasisPart> better_basis(const TransformMoments& moments, const Tra
   // In the mean over coordinates a change has an energy of 1, with its own mean.
   const at::Tensor now = moments.products.to(at::kDouble).diagonal(0, 1, 2) / count;
   const double saved = kTrust * (bits_of(now, error) - bits_of(variances, error));
+  // A basis pays if it saves more bits than it takes itself, in as many tokens as it was learnt
+  // from.
   const auto price = static_cast<double>(8 * width * (block + 9)) + bits;
   BasisPart next = basis.part();
   next.unit = unit_for(moments, next);
@@ -151,6 +156,8 @@ std::optional<BasisPart> better_basis(const TransformMoments& moments, const Tra
   at::Tensor columns = vectors.flip(2);
   if (basis.columns_.defined()) columns = basis.columns_.to(at::kDouble).matmul(columns);
   const at::Tensor scales = columns.abs().amax(1, true).clamp_min(1e-12) / kMostColumn;
+  // Eight bits a value are enough. Columns that are not quite orthogonal cost few bits and no
+  // error, since project() inverts what is sent.
   next.columns = vector_of<std::int8_t>((columns / scales).round(), at::kChar);
   next.scales = vector_of<float>(scales, at::kFloat);
   const at::Tensor centre = moments.means / count;
@@ -209,6 +216,7 @@ TransformState TransformState::load(const ActivationCache& cache) {
   }
   state.steps = count[1];
   state.sent = count[5] != 0;
+  // Without tokens there are no sums. A decoder never has any.
   if (count[3] == 0) return state;
   state.moments = {saved[2],
                    saved[3],

@@ -140,6 +140,7 @@ std::vector<std::string> files_of_split(const fs::path& directory, bool evaluati
   const std::vector<std::string> splits = evaluation
                                               ? std::vector<std::string>{"validation", "test"}
                                               : std::vector<std::string>{"train"};
+  // The first split that has files: a "test" is taken only where there is no "validation".
   for (const std::string& split : splits) {
     for (const fs::path& folder : {directory, directory / "data"}) {
       std::vector<std::string> paths;
@@ -168,6 +169,7 @@ class Mix {
   bool empty() const { return files_.empty(); }
 
   std::shared_ptr<const TokenFile> finish(std::uint64_t seed) const {
+    // One whole file keeps its hash, with which checkpoints and caches know it.
     if (files_.size() == 1 && rows_.front().weight == 1) return files_.front();
     std::vector<RowChoice> chosen = mix_rows(rows_, seed);
     std::vector<bool> present(files_.size());
@@ -197,6 +199,7 @@ std::vector<DataFile> expanded_files(const std::vector<DataFile>& files, bool ev
     std::vector<std::string> paths{file.path};
     if (fs::is_directory(file.path, none)) {
       paths = files_of_split(file.path, evaluation);
+      // A file may have such characters in its name.
     } else if (!fs::exists(file.path, none) && file.path.find_first_of("*?[") != file.path.npos) {
       paths = matches_of(file.path);
     }
@@ -246,6 +249,7 @@ PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& 
       take_tokenizer(training, file.path, recorded_tokenizer(metadata),
                      name == metadata.end() ? "" : name->second);
     } else {
+      // Hashing a tokenizer's files takes a while, and lists of token files need no tokenizer.
       if (identity.empty()) identity = tokenizer_identity(options.tokenizer, tokenizers);
       take_tokenizer(training, file.path, identity, name_of_tokenizer(options.tokenizer));
       const TokenCache cache(file.path, options, identity, tokenizers);
@@ -276,6 +280,7 @@ PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& 
                             options.hold_out, training.name()));
   }
   split.held_out = training;
+  // The notes are about the files and were given with the training rows.
   split.held_out->notes.clear();
   split.held_out->tokens = held.finish(options.seed);
   return split;

@@ -235,6 +235,7 @@ void RecordReader::add_rated(const Answer& answer) {
                               "them in one form",
                               last_->is_chat ? "lists of messages" : "texts"));
   }
+  // KTO compares with answers to other prompts. Until the first of these is read, answers wait.
   if (last_ && last_->prompt != answer.prompt) other_ = std::move(last_);
   if (other_) {
     for (const Answer& one : std::exchange(unpaired_, {})) {
@@ -275,6 +276,7 @@ std::optional<std::string> RecordReader::next_line() {
   std::size_t searched = position_;
   std::size_t end = buffer_.find('\n', searched);
   while (end == std::string::npos && offset_ < file_.size()) {
+    // The bytes searched before are not searched again; fill() moves them to the front.
     searched = buffer_.size() - position_;
     fill();
     end = buffer_.find('\n', searched);

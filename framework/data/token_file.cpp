@@ -72,6 +72,7 @@ std::string fault_of_row(std::span<const std::int32_t> tokens, std::span<const s
     if (mask[t] > 2) return fmt::format("loss_mask {} at place {} is above 2", mask[t], t);
     const std::int32_t document = documents[t];
     if (document < -1) return fmt::format("document {} at place {} is below -1", document, t);
+    // Code that walks a row stops at the first padding.
     if (before == -1 && document != -1) {
       return fmt::format("document {} at place {} follows padding (-1)", document, t);
     }
@@ -138,6 +139,7 @@ TokenFile::TokenFile(std::vector<std::shared_ptr<const TokenFile>> files,
 
 void TokenFile::validate(const std::string& name) {
   const auto length = static_cast<std::size_t>(row_length());
+  // One row of defaults serves all rows of a file without this table.
   if (tables_.loss_mask.empty()) all_ones_.assign(length, 1);
   if (tables_.document.empty()) all_zeros_.assign(length, 0);
   for (std::int64_t row = 0; row < rows(); ++row) {
@@ -170,6 +172,7 @@ void TokenFile::compute_hash() {
 void TokenFile::count_progress(std::int64_t row, std::size_t length) const {
   store::file_progress() += length;
   const auto rows_of_window = static_cast<std::int64_t>(kReleaseTokens / length) + 1;
+  // Read pages count as this process's memory under a control group until they are released.
   if ((row + 1) % rows_of_window != 0 && row + 1 != rows()) return;
   for (const auto& mapping : tables_.mappings) mapping->release_pages();
   for (const auto& file : files_) {
@@ -235,6 +238,7 @@ std::vector<std::int64_t> TokenFile::targets(store::SampleId sample) const {
   const std::span<const std::uint8_t> mask = loss_mask(sample);
   std::vector<std::int64_t> places;
   for (std::size_t t = 1; t < numbers.size() && numbers[t] != -1; ++t) {
+    // The first token of a document has nothing before it that could predict it.
     if (mask[t] != 0 && numbers[t] == numbers[t - 1]) {
       places.push_back(static_cast<std::int64_t>(t));
     }
