@@ -73,6 +73,16 @@ at::TensorOptions options_of(const std::vector<models::Parameter>& parameters, b
   return at::TensorOptions().device(offload ? at::kCPU : device_of(parameters));
 }
 
+// Not for masters that are the model's own parameters, which every forward reads.
+std::filesystem::path file_of_masters(const std::vector<models::Parameter>& parameters,
+                                      const AdamWOptions& options) {
+  const bool apart = std::ranges::any_of(parameters, [&](const models::Parameter& parameter) {
+    return parameter.value.scalar_type() != at::kFloat ||
+           (options.offload && !parameter.value.is_cpu());
+  });
+  return apart ? options.disk_file : std::filesystem::path();
+}
+
 // Muon has no second moments.
 sync::Layout without_muon(const sync::Layout& layout, const std::set<std::string>& muon) {
   if (muon.empty()) return layout;
@@ -102,10 +112,12 @@ std::vector<at::Tensor> counters_for(const at::Tensor& master,
 AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
              const AdamWOptions& options)
     : options_(options),
-      masters_(layout, options_of(parameters, options.offload)),
-      first_moments_(layout, options_of(parameters, options.offload), scalar_type(options.moments)),
+      masters_(layout, options_of(parameters, options.offload), at::kFloat,
+               file_of_masters(parameters, options)),
+      first_moments_(layout, options_of(parameters, options.offload), scalar_type(options.moments),
+                     options.disk_file),
       second_moments_(without_muon(layout, options.muon), options_of(parameters, options.offload),
-                      scalar_type(options.moments)),
+                      scalar_type(options.moments), options.disk_file),
       offloaded_(options.offload && !device_of(parameters).is_cpu()) {
   TORCH_INTERNAL_ASSERT(!offloaded_ || options.muon.empty(), "Muon updates where parameters are");
   transfer_ = std::make_unique<Transfer>(offloaded_ ? device_of(parameters) : at::kCPU);

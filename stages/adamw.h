@@ -23,6 +23,9 @@ struct AdamWOptions {
   std::map<std::string, double> rates = {};  // factors of the learning rate by pattern of names
   // The state is in host memory, whatever the parameters' device, and the CPU makes the update.
   bool offload = false;
+  // Moments, and masters apart from their parameters, are in files on the disk whose names begin
+  // with this. Empty: in memory.
+  std::filesystem::path disk_file = {};
   std::set<std::string> muon = {};  // parameters that Muon updates instead, see muon.h
 };
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "framework/tensors/disk_tensor.h"
+
 namespace strait::stages {
 
 sync::Layout stage_layout(const models::ModelDescription& model,
@@ -28,8 +30,10 @@ sync::Layout stage_layout(const models::ModelDescription& model,
 }
 
 FlatTensor::FlatTensor(const sync::Layout& layout, const at::TensorOptions& options,
-                       at::ScalarType type)
-    : whole_(at::zeros({layout.size()}, options.dtype(type).requires_grad(false))) {}
+                       at::ScalarType type, const std::filesystem::path& disk_file)
+    : whole_(disk_file.empty()
+                 ? at::zeros({layout.size()}, options.dtype(type).requires_grad(false))
+                 : tensors::disk_zeros({layout.size()}, type, disk_file, "the optimizer")) {}
 
 at::Tensor FlatTensor::of(const sync::Piece& piece) const {
   return whole_.narrow(0, piece.range.first, piece.range.count()).view(piece.spec.shape);

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <filesystem>
+
 #include "framework/sync/layout.h"
 #include "models/model_description.h"
 
@@ -17,8 +19,9 @@ sync::Layout stage_layout(const models::ModelDescription& model,
 // changes is in such tensors, so that replicas sync it without copying.
 class FlatTensor {
  public:
+  // Zero. With `disk_file` in a file on the disk, see tensors/disk_tensor.h.
   FlatTensor(const sync::Layout& layout, const at::TensorOptions& options,
-             at::ScalarType type = at::kFloat);  // zero
+             at::ScalarType type = at::kFloat, const std::filesystem::path& disk_file = {});
 
   at::Tensor of(const sync::Piece& piece) const;  // a view
   const at::Tensor& whole() const { return whole_; }

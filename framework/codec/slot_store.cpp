@@ -1,14 +1,16 @@
 #include "framework/codec/slot_store.h"
 
 #include <ATen/ATen.h>
-#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
 
 #include "framework/store/store_error.h"
+#include "framework/tensors/disk_tensor.h"
 
 namespace strait::codec {
 namespace {
@@ -23,15 +25,6 @@ std::size_t rounded_up(std::size_t value, std::size_t unit) {
 }
 
 std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
-
-store::StoreError no_room(const std::string& where, std::uint64_t bytes, int error) {
-  const auto kind = error == ENOSPC || error == EDQUOT || error == ENOMEM || error == EFBIG
-                        ? store::StoreError::Kind::storage_full
-                        : store::StoreError::Kind::storage_io;
-  return {kind, fmt::format("the activation cache cannot grow by {} bytes in {}: {}; make room "
-                            "there or give the cache less",
-                            bytes, where, std::generic_category().message(error))};
-}
 
 }  // namespace
 
@@ -65,7 +58,7 @@ std::span<std::byte> SlotStore::open(std::int64_t slot) {
   }
   const std::size_t slab = where(slot).slab;
   // Slots are opened in order, so a slab that is missing is the next one.
-  if (slab == slabs_.size()) slabs_.push_back(map_slab(slab));
+  if (slab == slabs_.size()) slabs_.push_back(make_slab(slab));
   return at(slot);
 }
 
@@ -92,47 +85,29 @@ std::vector<at::Tensor> SlotStore::slabs(std::int64_t slots) const {
   return result;
 }
 
-at::Tensor SlotStore::map_slab(std::size_t slab) {
-  const std::int64_t slots = slots_of(slab);
-  const std::size_t bytes =
-      rounded_up(static_cast<std::size_t>(slots) * options_.slot_bytes, page_bytes());
-  const bool disk = slab >= memory_slabs_;
-  // Pinned memory comes from libtorch, which has to register it with the driver.
-  if (options_.pinned && !disk) {
-    return at::zeros({slots, static_cast<std::int64_t>(options_.slot_bytes)},
-                     at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+at::Tensor SlotStore::make_slab(std::size_t slab) const {
+  const std::vector<std::int64_t> shape{slots_of(slab),
+                                        static_cast<std::int64_t>(options_.slot_bytes)};
+  if (slab >= memory_slabs_) {
+    return tensors::disk_zeros(shape, at::kByte, options_.disk_file, "the activation cache");
   }
-  const std::int64_t offset = disk ? reserve_on_disk(bytes) : 0;
-  void* mapped =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-             disk ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, disk ? file_.number() : -1, offset);
+  // Pinned memory comes from libtorch, which has to register it with the driver.
+  if (options_.pinned) {
+    return at::zeros(shape, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+  }
+  const std::size_t bytes =
+      rounded_up(static_cast<std::size_t>(shape[0]) * options_.slot_bytes, page_bytes());
+  // Anonymous memory takes no room until a slot is written. at::zeros() would write all.
+  void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
-    throw no_room(disk ? options_.disk_file.parent_path().string() : "memory", bytes, errno);
+    throw store::StoreError(store::StoreError::Kind::storage_full,
+                            fmt::format("the activation cache cannot have {} bytes of memory: {}; "
+                                        "give it less",
+                                        bytes, std::generic_category().message(errno)));
   }
   return at::from_blob(
-      mapped, {slots, static_cast<std::int64_t>(options_.slot_bytes)},
-      [bytes](void* address) { ::munmap(address, bytes); }, at::TensorOptions().dtype(at::kByte));
-}
-
-std::int64_t SlotStore::reserve_on_disk(std::uint64_t bytes) {
-  const std::string folder = options_.disk_file.parent_path().string();
-  if (!file_.open()) {
-    std::string name = options_.disk_file.string() + ".XXXXXX";
-    file_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
-    if (!file_.open()) throw store::system_error("make the activation cache's file", name, errno);
-    // Unlinked while open: the kernel frees the blocks even if the process is killed.
-    ::unlink(name.c_str());
-  }
-  int error = EINTR;
-  while (error == EINTR) {
-    // Reserved, because a write to a mapped hole on a full disk is a SIGBUS.
-    error = ::posix_fallocate(file_.number(), static_cast<off_t>(file_bytes_),
-                              static_cast<off_t>(bytes));
-  }
-  if (error != 0) throw no_room(folder, bytes, error);
-  const auto offset = static_cast<std::int64_t>(file_bytes_);
-  file_bytes_ += bytes;
-  return offset;
+      mapped, shape, [bytes](void* address) { ::munmap(address, bytes); },
+      at::TensorOptions().dtype(at::kByte));
 }
 
 }  // namespace strait::codec

@@ -8,8 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "framework/file_descriptor.h"
-
 namespace strait::codec {
 
 struct SlotStoreOptions {
@@ -20,10 +18,9 @@ struct SlotStoreOptions {
   bool pinned = false;              // pin the slots in memory, for kernels of a device
 };
 
-// Numbered slots of one size: the first ones in memory, the others in a mapped file. Both grow by
-// slabs when a slot in them is first opened. The file is unlinked while open, so that a killed
-// process leaves no file. Its blocks are reserved slab by slab, so that a full disk is an error
-// here and not a SIGBUS later. Slots never move, and the store never shrinks.
+// Numbered slots of one size: the first ones in memory, the others on disk (tensors/disk_tensor.h).
+// Both grow by slabs when a slot in them is first opened. Slots never move, and the store never
+// shrinks.
 //
 // Threads: one at a time.
 class SlotStore {
@@ -54,8 +51,7 @@ class SlotStore {
 
  private:
   std::int64_t slots_of(std::size_t slab) const;
-  at::Tensor map_slab(std::size_t slab);
-  std::int64_t reserve_on_disk(std::uint64_t bytes);
+  at::Tensor make_slab(std::size_t slab) const;
 
   SlotStoreOptions options_;
   std::int64_t memory_slots_ = 0;
@@ -63,8 +59,6 @@ class SlotStore {
   std::int64_t slab_slots_ = 1;
   std::size_t memory_slabs_ = 0;
   std::vector<at::Tensor> slabs_;
-  FileDescriptor file_;
-  std::uint64_t file_bytes_ = 0;
 };
 
 }  // namespace strait::codec

@@ -39,7 +39,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kWords =
     {"forecast", "how long a step takes by the plan's simulator; strait status shows what differs"},
     {"activation-cache", "what delta keeps of each sample, so that its next visit sends a change"},
     {"tie", "the link over which two stages share one table of tokens"},
-    {"off-load", "masters and moments of a GPU in host memory; see train.offload"},
+    {"off-load", "masters and moments in host memory or on the disk; see train.offload"},
     {"relay", "a host that passes on the bytes of two others that cannot connect"},
 }};
 

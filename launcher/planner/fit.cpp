@@ -177,6 +177,7 @@ std::string fit_cell(const FitRow& row, int hosts) {
   std::string marks;
   if (found->recompute == recipe::Recompute::layer) marks += 'r';
   if (found->offload == recipe::Offload::optimizer) marks += 'o';
+  if (found->offload == recipe::Offload::disk) marks += 'd';
   if (found->moments == recipe::Moments::bfloat16) marks += 'b';
   if (found->moments == recipe::Moments::int8) marks += '8';
   return fmt::format("{:.9g}{}{}", found->tokens_per_second, marks.empty() ? "" : " ", marks);

@@ -193,18 +193,32 @@ std::string text_of_use(const plan::Plan& plan, const RunForecast& run) {
   return parts.empty() ? "" : fmt::format("  {}\n", fmt::join(parts, "; "));
 }
 
-// "  off-loaded updates take 3.1 s on the CPU, and transfers 0.9 s at the same time (...)".
+// "  the CPU of a makes its off-loaded update in 3.1 s (...), and 0.9 s of transfers (...)", and
+// what the disk of a takes for it.
 std::string text_of_offload(const plan::Plan& plan) {
-  const auto most =
-      std::ranges::max_element(plan.processes, {}, &plan::Plan::Process::offloaded_bytes);
-  if (most == plan.processes.end() || most->offloaded_bytes == 0) return "";
-  const OffloadSeconds seconds = offload_seconds(
-      plan.recipe, most->offloaded_bytes / state_bytes(plan.recipe, true).offloaded);
-  return fmt::format(
-      "  the CPU of {} makes its off-loaded update in {:.3g} s (assumed {:.3g} GB/s of memory), "
-      "and {:.3g} s of transfers at the same time (assumed {:.3g} GB/s over PCIe)\n",
-      most->host, seconds.update, plan::kAssumedMemoryBytesPerSecond / 1e9, seconds.transfer,
-      plan::kAssumedPcieBytesPerSecond / 1e9);
+  if (plan.processes.empty()) return "";
+  const auto bytes = [](const plan::Plan::Process& one) {
+    return one.offloaded_bytes + one.disk_bytes;
+  };
+  const plan::Plan::Process& most = *std::ranges::max_element(plan.processes, {}, bytes);
+  if (bytes(most) == 0) return "";
+  std::string text;
+  if (plan::computes_on_gpus(plan, most.host_index)) {
+    const StateBytes state = state_bytes(plan.recipe, true);
+    const OffloadSeconds seconds =
+        offload_seconds(plan.recipe, bytes(most) / (state.offloaded + state.on_disk));
+    text = fmt::format(
+        "  the CPU of {} makes its off-loaded update in {:.3g} s (assumed {:.3g} GB/s of memory), "
+        "and {:.3g} s of transfers at the same time (assumed {:.3g} GB/s over PCIe)\n",
+        most.host, seconds.update, plan::kAssumedMemoryBytesPerSecond / 1e9, seconds.transfer,
+        plan::kAssumedPcieBytesPerSecond / 1e9);
+  }
+  if (most.disk_bytes == 0) return text;
+  return text + fmt::format(
+                    "  the disk of {} is read and written for {:.3g} s in each update, as "
+                    "far as its memory cannot hold {} (assumed {:.3g} GB/s)\n",
+                    most.host, disk_seconds(most.disk_bytes), base::byte_text(most.disk_bytes),
+                    plan::kAssumedDiskBytesPerSecond / 1e9);
 }
 
 std::string text_of_forecast(const plan::Plan& plan) {

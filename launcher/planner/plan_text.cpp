@@ -137,6 +137,10 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   if (std::ranges::any_of(plan.processes, [&](const auto& one) { return offloaded(one) > 0; })) {
     add_bytes("off-loaded", offloaded);
   }
+  const auto on_disk = [](const Process& one) { return one.disk_bytes; };
+  if (std::ranges::any_of(plan.processes, [&](const auto& one) { return on_disk(one) > 0; })) {
+    add_bytes("on disk", on_disk);
+  }
   add_bytes("activations", [](const Process& one) { return one.activation_bytes; });
   if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
     add_bytes("caches", [](const Process& one) { return one.cache_bytes; });

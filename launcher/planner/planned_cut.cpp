@@ -282,13 +282,20 @@ StateBytes state_bytes(const recipe::Recipe& recipe, bool on_gpu) {
   const std::int64_t value = value_bytes(recipe.model);
   constexpr std::int64_t kMaster = 4;
   constexpr std::int64_t kGradient = 4;
-  const std::int64_t saved = kMaster + moments;
-  if (on_gpu && recipe.train.offload == recipe::Offload::optimizer) {
-    return {value + kGradient, saved, moments, saved, value};
+  const recipe::Offload offload = recipe.train.offload;
+  StateBytes bytes{.moments = moments, .saved = kMaster + moments, .frozen = value};
+  // A float32 parameter is its own master on the device that updates it.
+  const bool is_master = value == kMaster && (!on_gpu || offload == recipe::Offload::none);
+  const std::int64_t apart = bytes.saved - (is_master ? kMaster : 0);
+  bytes.trained = value + kGradient;
+  if (offload == recipe::Offload::disk) {
+    bytes.on_disk = apart;
+  } else if (on_gpu && offload == recipe::Offload::optimizer) {
+    bytes.offloaded = apart;
+  } else {
+    bytes.trained += apart;
   }
-  // A float32 parameter is its own master.
-  const std::int64_t apart = value < kMaster ? value : 0;
-  return {apart + kGradient + saved, 0, moments, saved, value};
+  return bytes;
 }
 
 std::int64_t chunks_of(const recipe::Recipe& recipe) {

@@ -32,6 +32,7 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
 struct StateBytes {
   std::int64_t trained = 16;   // where it computes
   std::int64_t offloaded = 0;  // in host memory: master and moments of a stage on a GPU
+  std::int64_t on_disk = 0;    // in files: moments, and a master apart from its parameter
   std::int64_t moments = 8;    // of these
   std::int64_t saved = 12;     // of these, in a checkpoint: master and moments
   std::int64_t frozen = 4;

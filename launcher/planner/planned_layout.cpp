@@ -274,7 +274,8 @@ std::string plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> ques
     if (!candidates.empty()) {
       const PipelineQuestion& fits = *candidates.front().question;
       // Over fewer hosts off-load may be faster; in a stated layout it is what costs most.
-      const bool same = fits.offload == question.offload || chooses_shape(plan.recipe);
+      const bool same = fits.offload == question.offload ||
+                        (chooses_shape(plan.recipe) && question.offload != recipe::Offload::disk);
       if (fits.moments != question.moments || !same) continue;
     }
     if (chooses_shape(plan.recipe)) {

@@ -189,6 +189,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const std::int64_t spared = muon_parameters(plan, model, process.chunks) * bytes.moments / 2;
   process.saved_bytes = trained * bytes.saved - spared;
   process.offloaded_bytes = trained * bytes.offloaded;
+  process.disk_bytes = trained * bytes.on_disk;
   // A quantised matrix is dequantised for each use, one matrix at a time.
   process.state_bytes = trained * bytes.trained - spared + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +

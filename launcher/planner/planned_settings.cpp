@@ -47,7 +47,9 @@ std::vector<PipelineQuestion> memory_questions(const recipe::Recipe& recipe,
                                                const PipelineQuestion& recomputing) {
   using recipe::Moments;
   std::vector<recipe::Offload> offloads{recipe.train.offload};
-  if (recipe.train.choose_offload) offloads.push_back(recipe::Offload::optimizer);
+  if (recipe.train.choose_offload) {
+    offloads.insert(offloads.end(), {recipe::Offload::optimizer, recipe::Offload::disk});
+  }
   std::vector<Moments> moments{recipe.train.moments};
   if (recipe.train.choose_moments) moments = {Moments::float32, Moments::bfloat16, Moments::int8};
   std::vector<PipelineQuestion> questions;

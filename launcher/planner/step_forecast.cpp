@@ -67,11 +67,13 @@ double update_seconds(const plan::Plan& plan, std::size_t host,
   const double rate = 2 * plan::copy_speed(plan, host);
   const double gradient = count * kGradientBytes / rate;
   const recipe::Recipe::Train& train = plan.recipe.train;
-  if (train.offload == recipe::Offload::optimizer && plan::computes_on_gpus(plan, host)) {
+  const bool on_gpu = plan::computes_on_gpus(plan, host);
+  const double disk = disk_seconds(trained * state_bytes(plan.recipe, on_gpu).on_disk);
+  if (train.offload != recipe::Offload::none && on_gpu) {
     const OffloadSeconds offload = offload_seconds(plan.recipe, trained);
-    return gradient + std::max(offload.update, offload.transfer);
+    return gradient + std::max(offload.update + disk, offload.transfer);
   }
-  double seconds = gradient + count * kUpdateBytes / rate;
+  double seconds = gradient + count * kUpdateBytes / rate + disk;
   if (train.optimizer != recipe::OptimizerKind::muon) return seconds;
   const plan::ComputeSpeed speed = plan::compute_speed(plan, host, threads_of(plan.recipe, 1));
   for (const models::TensorShape& matrix : stages::muon_matrices(model, layers)) {
@@ -101,6 +103,11 @@ OffloadSeconds offload_seconds(const recipe::Recipe& recipe, std::int64_t traine
   const double passed = kGradient + 2 * static_cast<double>(bytes.saved) + 3 * value;
   return {count * passed / plan::kAssumedMemoryBytesPerSecond,
           count * (kGradient + value) / plan::kAssumedPcieBytesPerSecond};
+}
+
+// None of it stays in memory: an update passes all of it before it comes back to the first part.
+double disk_seconds(std::int64_t disk_bytes) {
+  return 2 * static_cast<double>(disk_bytes) / plan::kAssumedDiskBytesPerSecond;
 }
 
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,

@@ -28,6 +28,8 @@ struct OffloadSeconds {
   double transfer = 0;
 };
 OffloadSeconds offload_seconds(const recipe::Recipe& recipe, std::int64_t trained);
+// Of an update whose state is on the disk: to read and to write it.
+double disk_seconds(std::int64_t disk_bytes);
 
 // Cost of a boundary that carries these bytes per micro-batch.
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,

@@ -145,17 +145,21 @@ void check_host_memory(const Plan& plan) {
     for (const Plan::Process& process : plan.processes) {
       if (process.host_index == i) offloaded += process.offloaded_bytes;
     }
-    if (held + offloaded == 0 || !hosts[i].memory) continue;
+    if (!hosts[i].memory) continue;
     const std::int64_t needed = held + host_memory_needed(plan, i);
     if (needed <= *hosts[i].memory) continue;
     const std::string start =
         fmt::format("host {} may use {}, but by the plan it needs {}", hosts[i].name,
                     base::byte_text(*hosts[i].memory), base::byte_text(needed));
     if (held == 0) {
+      const std::string part =
+          offloaded == 0
+              ? ""
+              : fmt::format(", {} of it for its off-loaded optimizer", base::byte_text(offloaded));
       throw base::UserError(base::ExitCode::out_of_memory,
-                            "{}, {} of it for its off-loaded optimizer; give it fewer layers, or "
-                            "set train.moments to fewer bits",
-                            start, base::byte_text(offloaded));
+                            "{}{}; give it fewer layers, set train.moments to fewer bits, or set "
+                            "train.offload = \"disk\"",
+                            start, part);
     }
     throw base::UserError(base::ExitCode::out_of_memory,
                           "{}, {} of it for checkpoints in memory (its own and those of the host "

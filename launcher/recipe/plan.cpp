@@ -62,7 +62,7 @@ void describe(auto& f, fields::Is<Plan::Process> auto& m) {
   f("threads", m.threads), f("parameters", m.parameters), f("state_bytes", m.state_bytes);
   f("activation_bytes", m.activation_bytes), f("cache_bytes", m.cache_bytes);
   f("in_flight", m.in_flight), f("saved_bytes", m.saved_bytes), f("sync_bytes", m.sync_bytes);
-  f("group", m.group), f("offloaded_bytes", m.offloaded_bytes);
+  f("group", m.group), f("offloaded_bytes", m.offloaded_bytes), f("disk_bytes", m.disk_bytes);
 }
 void describe(auto& f, fields::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
@@ -159,10 +159,11 @@ std::int64_t Plan::micro_batches_of(std::uint32_t replica) const {
 
 std::int64_t Plan::snapshot_bytes(const Process& process) const {
   // State on a GPU is copied to the host at once, in the last checkpoint too.
-  const bool offloaded = process.offloaded_bytes > 0;
-  if (gpu_of(process) && !offloaded) return process.saved_bytes;
+  const std::int64_t offloaded = process.offloaded_bytes + process.disk_bytes;
+  const bool on_gpu = gpu_of(process).has_value();
+  if (on_gpu && offloaded == 0) return process.saved_bytes;
   if (!saves_during_training(recipe)) return 0;
-  const std::int64_t state = offloaded ? process.offloaded_bytes : process.state_bytes;
+  const std::int64_t state = offloaded + (on_gpu ? 0 : process.state_bytes);
   return std::min(recipe.checkpoint.memory, state + process.cache_bytes);
 }
 
@@ -180,7 +181,8 @@ std::int64_t Plan::host_bytes(const Process& process) const {
   // Replicas of stages on GPUs exchange values and gradients in host memory: 8 bytes for each
   // parameter, whose saved state has 12. Off-loaded values are there in any case.
   const bool exchanged = recipe.pipeline.replicas > 1 && gpu_of(process);
-  const std::int64_t copies = process.saved_bytes / 3 * (process.offloaded_bytes > 0 ? 1 : 2);
+  const bool offloads = process.offloaded_bytes + process.disk_bytes > 0;
+  const std::int64_t copies = process.saved_bytes / 3 * (offloads ? 1 : 2);
   return process.offloaded_bytes + process.cache_bytes + process.sync_bytes +
          snapshot_bytes(process) + (exchanged ? copies : 0);
 }

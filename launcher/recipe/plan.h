@@ -54,7 +54,8 @@ struct Plan {
     std::int64_t parameters = 0;
     std::int64_t state_bytes = 0;       // weights, gradients, optimizer and sync state
     std::int64_t offloaded_bytes = 0;   // the optimizer's state in host memory, if not with it
-    std::int64_t saved_bytes = 0;       // the part of both that a checkpoint holds
+    std::int64_t disk_bytes = 0;        // the same in files on the disk
+    std::int64_t saved_bytes = 0;       // the part of all three that a checkpoint holds
     std::int64_t activation_bytes = 0;  // peak, kept for backwards and weight gradients
     std::int64_t cache_bytes = 0;       // limit of all activation caches in memory
     std::int64_t sync_bytes = 0;        // frames and copies of a sync round, in host memory

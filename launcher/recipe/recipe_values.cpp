@@ -20,7 +20,7 @@ constexpr std::array kChatTemplateNames = {"own"sv,     "chatml"sv, "llama3"sv, 
                                            "mistral"sv, "zephyr"sv, "alpaca"sv};
 constexpr std::array kMomentsNames = {"float32"sv, "bfloat16"sv, "int8"sv};
 constexpr std::array kOptimizerNames = {"adamw"sv, "muon"sv};
-constexpr std::array kOffloadNames = {"none"sv, "optimizer"sv};
+constexpr std::array kOffloadNames = {"none"sv, "optimizer"sv, "disk"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "none"sv};
 constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};

@@ -31,8 +31,9 @@ constexpr bool has_reference(PreferenceKind loss) {
 enum class ChatTemplate : std::uint8_t { own, chatml, llama3, gemma, mistral, zephyr, alpaca };
 enum class Moments : std::uint8_t { float32, bfloat16, int8 };
 enum class OptimizerKind : std::uint8_t { adamw, muon };
-// Of a stage on a GPU. optimizer: masters, moments and the update are on the host.
-enum class Offload : std::uint8_t { none, optimizer };
+// optimizer: of a stage on a GPU, masters, moments and the update are on the host. disk: the same,
+// and of every stage moments, and masters apart from their parameters, are in files.
+enum class Offload : std::uint8_t { none, optimizer, disk };
 // When checkpoints come from the hosts to the launcher.
 enum class CheckpointHome : std::uint8_t { automatic, all, weights, none };
 enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue"

@@ -20,6 +20,7 @@ inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;  // read and writte
 inline constexpr double kAssumedMemoryOfGpu = 1e12;           // the same
 // Between a GPU and pinned memory of its host: PCIe 3.0 x16, or 4.0 x8 as in many desktops.
 inline constexpr double kAssumedPcieBytesPerSecond = 1.2e10;
+inline constexpr double kAssumedDiskBytesPerSecond = 2e9;  // NVMe, read and written
 // Fixed cost of a pass: it takes as long as this number of tokens. Measured on CPUs with layers 256
 // to 1536 wide; assumed for GPUs.
 inline constexpr std::int64_t kPassTokensOfCpu = 24;

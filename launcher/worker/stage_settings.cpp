@@ -158,7 +158,10 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.adamw.weight_decay = recipe.train.weight_decay;
   options.adamw.rates = recipe.train.rates;
   options.adamw.moments = moment_type(recipe.train.moments);
-  options.adamw.offload = recipe.train.offload == recipe::Offload::optimizer;
+  options.adamw.offload = recipe.train.offload != recipe::Offload::none;
+  if (recipe.train.offload == recipe::Offload::disk) {
+    options.adamw.disk_file = std::filesystem::path(job.run_directory) / "optimizer";
+  }
   options.muon = recipe.train.optimizer == recipe::OptimizerKind::muon;
   if (!plan.sync_method.empty()) {
     options.sync =

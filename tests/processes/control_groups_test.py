@@ -1,7 +1,9 @@
 """In a container, a plan counts on what the container may use and not on the whole machine."""
 
 import json
+import math
 import os
+import subprocess
 import unittest
 
 import control_group
@@ -25,6 +27,30 @@ class ControlGroups(runs.RunCase):
         self.assertEqual([host["cores"] for host in plan["hosts"]], [1])
         self.assertEqual([process["threads"] for process in plan["processes"]], [1])
         self.assertRegex(self.ok("plan", recipe), r"this machine has 3(\.00?)? GB: a run will be refused")
+
+    def test_an_optimizer_on_disk_trains_what_the_memory_cannot_hold(self):
+        config = {"model_type": "gpt2", "vocab_size": 257, "n_positions": 32, "n_embd": 1024, "n_layer": 6, "n_head": 4}
+        (self.home / "wide").mkdir()
+        (self.home / "wide/config.json").write_text(json.dumps(config))
+        (self.home / "wide.txt").write_text("a text\n" * 400)
+        settings = {"model.path": "wide", "model.weights": "random", "data.train": "wide.txt", "data.row": 32,
+                    "pipeline.stages": 1, "train.steps": 3, "train.batch": 2, "train.micro_batch": 1}
+        parameters = sum(math.prod(shape) for shape in runs.gpt2_shapes(config).values())
+        # Moments take half of what a parameter does; the limit leaves out three quarters of them.
+        group = control_group.ControlGroup("disk", memory=10 * parameters + 450_000_000)
+        self.addCleanup(group.close)
+
+        def limited(name, **keys):
+            recipe = self.write_recipe(name, {**settings, **keys})
+            return subprocess.run([self.program, "run", recipe], cwd=self.home, capture_output=True, text=True,
+                                  timeout=runs.scaled_timeout(300), preexec_fn=lambda: group.add(0))
+
+        whole = self.train("whole", settings)
+        self.assertNotEqual(limited("memory").returncode, 0)
+        done = limited("disk", **{"train.offload": "disk"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assert_memory_as_planned(done.stdout)
+        self.assertEqual(runs.Run(self.home / "runs/disk").curve(), whole.curve())
 
 
 if __name__ == "__main__":

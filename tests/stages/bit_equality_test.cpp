@@ -316,6 +316,30 @@ TEST(BitEquality, MuonSplitsAndResumes) {
   }
 }
 
+TEST(BitEquality, OptimizerOnDiskEqualsOneInMemoryAndResumesFromEither) {
+  for (const auto& [narrow, moments] : {std::pair{false, MomentType::float32},
+                                        {true, MomentType::float32},
+                                        {true, MomentType::int8}}) {
+    RunSettings in_memory;
+    in_memory.blocks = splits()[1];
+    in_memory.bfloat16 = narrow;
+    in_memory.moments = moments;
+    if (narrow) in_memory.boundary.codec.wire_dtype = codec::WireDtype::bfloat16;
+    const RunResult whole = run_stages(in_memory);
+    RunSettings on_disk = in_memory;
+    on_disk.on_disk = true;
+    expect_same_run(whole, run_stages(on_disk), "on disk");
+    for (RunSettings until : {in_memory, on_disk}) {
+      const RunSettings rest = until.on_disk ? in_memory : on_disk;
+      until.stop_at = 8;
+      const RunResult stopped = run_stages(until);
+      ASSERT_EQ(stopped.steps, 8);
+      expect_same_run(whole, joined(stopped, run_stages(rest, stopped.saved, stopped.steps)),
+                      rest.on_disk ? "resumed on disk" : "resumed in memory");
+    }
+  }
+}
+
 // Each replica has the same sum of gradients, and multiplies the same matrices.
 TEST(BitEquality, MuonReplicasEqualReplicasOfOtherSplits) {
   RunSettings one;

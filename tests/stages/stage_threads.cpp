@@ -304,7 +304,10 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
     options.device = settings.devices[process % settings.devices.size()];
   }
   options.seed = 5;
-  options.adamw.offload = settings.offload;
+  options.adamw.offload = settings.offload || settings.on_disk;
+  if (settings.on_disk) {
+    options.adamw.disk_file = std::filesystem::path(testing::TempDir()) / "optimizer";
+  }
   options.adamw.moments = settings.moments;
   options.muon = settings.muon;
   options.recompute = settings.recompute;

@@ -37,6 +37,7 @@ struct RunSettings {
   bool recompute = false;
   bool bfloat16 = false;
   bool offload = false;  // the optimizer's state
+  bool on_disk = false;  // the same, in files
   bool muon = false;
   MomentType moments = MomentType::float32;
   std::shared_ptr<const models::Lora> lora;  // null: all weights are trained

@@ -279,6 +279,38 @@ TEST_F(PlannedLayout, RefusesOffloadThatTheHostCannotHold) {
               AllOf(HasSubstr("host a may use 67.1 MB"), HasSubstr("off-loaded optimizer")));
 }
 
+// The last that memory is saved by: where a host cannot hold what its GPU, or its CPU, has no room
+// for.
+TEST_F(PlannedLayout, PutsTheOptimizerOnDiskWhereHostsCannotHoldIt) {
+  const auto planned_with = [&](const std::string& device, std::int64_t memory,
+                                const std::string& offload) {
+    return planned(
+        fmt::format(R"([{{name = "a", {}memory = "{}B"}}, "b", "c"])", device, memory),
+        "stages = 1, hosts = [\"a\"]",
+        {device.empty() ? "model.device=cpu" : "model.device=cuda", "train.offload=" + offload});
+  };
+  for (const std::string device : {"", "device = \"A100\", "}) {
+    const std::string before = device.empty() ? "none" : "optimizer";
+    const plan::Plan roomy = planned_with(device, std::int64_t{1} << 40, before);
+    const std::int64_t needed = plan::host_memory_needed(roomy, 0);
+    EXPECT_EQ(planned_with(device, needed, before).processes.front().disk_bytes, 0);
+    EXPECT_THAT(base::user_error(base::ExitCode::out_of_memory,
+                                 [&] { planned_with(device, needed - 1, before); }),
+                AllOf(HasSubstr("host a may use"), HasSubstr("train.offload = \"disk\"")));
+    const plan::Plan on_disk = planned_with(device, needed - 1, "disk");
+    const plan::Plan::Process& only = on_disk.processes.front();
+    // Moments, and of a GPU masters.
+    const std::int64_t moved = (device.empty() ? 8 : 12) * only.parameters;
+    EXPECT_EQ(only.disk_bytes, moved);
+    EXPECT_EQ(plan::host_memory_needed(on_disk, 0), needed - moved);
+    EXPECT_THAT(plan_text(on_disk), AllOf(HasSubstr("on disk"), HasSubstr("the disk of a")));
+  }
+  const plan::Plan roomy = planned_with("", std::int64_t{1} << 40, "none");
+  const std::int64_t needed = plan::host_memory_needed(roomy, 0);
+  EXPECT_EQ(planned_with("", needed, "auto").recipe.train.offload, recipe::Offload::none);
+  EXPECT_EQ(planned_with("", needed - 1, "auto").recipe.train.offload, recipe::Offload::disk);
+}
+
 // A run keeps the recipe of its plan, with the layout that was chosen.
 TEST_F(PlannedLayout, ResumeKeepsTheLayoutUnlessOtherStagesAreAskedFor) {
   plan::Plan first = planned(hosts_with(0.02, 0.005, 0.02), kPipelineOnly);

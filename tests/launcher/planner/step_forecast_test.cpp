@@ -322,6 +322,23 @@ TEST(StepForecast, CountsTheLongerOfOffloadedUpdateAndTransfers) {
                    seconds.update + 16 * trained / plan::kAssumedMemoryOfGpu);
 }
 
+TEST(StepForecast, CountsWhatAnUpdateReadsFromDiskAndWritesThere) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.recipe.train.offload = recipe::Offload::disk;
+  const models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
+  const auto trained = static_cast<double>(model.layers[1].trained);
+  // Of a stage on a CPU the moments.
+  EXPECT_DOUBLE_EQ(update_seconds(plan, 0, model, {1, 1}),
+                   44 * trained / plan::kAssumedMemoryBytesPerSecond +
+                       16 * trained / plan::kAssumedDiskBytesPerSecond);
+  plan.recipe.model.device = recipe::Device::cuda;
+  plan.recipe.model.dtype = recipe::Dtype::bfloat16;
+  const OffloadSeconds seconds = offload_seconds(plan.recipe, model.layers[1].trained);
+  EXPECT_DOUBLE_EQ(update_seconds(plan, 0, model, {1, 1}),
+                   seconds.update + 24 * trained / plan::kAssumedDiskBytesPerSecond +
+                       16 * trained / plan::kAssumedMemoryOfGpu);
+}
+
 TEST(StepForecast, CountsTheProductsOfMuon) {
   plan::Plan plan = plan_over_two_hosts();
   const models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
