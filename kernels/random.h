@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 
 namespace strait::kernels {
@@ -35,5 +36,12 @@ at::Tensor keep_mask(at::IntArrayRef sizes, double probability, const DropoutKey
 
 // input · mask / (1 - probability), differentiable. A probability of zero returns the input itself.
 at::Tensor dropout(const at::Tensor& input, double probability, const DropoutKey& key);
+
+namespace cpu {
+// The token that `chance`, of [0, 1), falls on where the probabilities of softmax(logits /
+// temperature) lie one after the other. In one thread; weights are in float32, sums of them in
+// float64, in an order that depends on the instruction set alone.
+std::int64_t draw_token(std::span<const float> logits, double temperature, double chance);
+}  // namespace cpu
 
 }  // namespace strait::kernels

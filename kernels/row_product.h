@@ -41,6 +41,8 @@ struct RowProduct {
 };
 // The columns `first` to `last` of the product.
 void row_product(const RowProduct& all, std::int64_t first, std::int64_t last);
+// The same of a matrix [out, in].
+void dot_product(const RowProduct& all, std::int64_t first, std::int64_t last);
 }  // namespace cpu
 
 }  // namespace strait::kernels

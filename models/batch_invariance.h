@@ -19,4 +19,9 @@ using TokenFunction = std::function<at::Tensor(const std::vector<at::Tensor>& va
 at::Tensor by_token(const Pass& pass, const std::vector<at::Tensor>& values,
                     const TokenFunction& compute);
 
+// The same for functions that compute each value from those at its position alone. Tokens that are
+// whole vectors are computed together, and threads share them.
+at::Tensor by_value(const Pass& pass, const std::vector<at::Tensor>& values,
+                    const TokenFunction& compute);
+
 }  // namespace strait::models

@@ -244,7 +244,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
   at::Tensor attended = attend(inputs, options_, pass);
   if (gate.defined()) {
     attended =
-        attended * by_token(pass, {gate}, [](const auto& token) { return token[0].sigmoid(); });
+        attended * by_value(pass, {gate}, [](const auto& token) { return token[0].sigmoid(); });
   }
   return output_->forward(attended, pass);
 }

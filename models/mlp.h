@@ -28,7 +28,7 @@ class Mlp {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const {
     std::vector<at::Tensor> inner{up_.forward(input, pass)};
     if (gate_) inner.insert(inner.begin(), gate_->forward(input, pass));
-    const at::Tensor activated = by_token(pass, inner, [&](const std::vector<at::Tensor>& values) {
+    const at::Tensor activated = by_value(pass, inner, [&](const std::vector<at::Tensor>& values) {
       if (!gated_) return kernels::activate(values[0], activation_);
       if (clamped_.limit > 0) return kernels::clamped_product(values[0], clamped_);
       return kernels::gated_product(values[0], gate_ ? values[1] : at::Tensor(), activation_);

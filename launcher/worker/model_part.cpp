@@ -82,8 +82,7 @@ at::Tensor penalized(const at::Tensor& logits, double penalty,
   return logits.index_copy(0, places, moved);
 }
 
-// How many of the probabilities, the likeliest first, remain: all, in any order, without top_p and
-// min_p.
+// How many of the probabilities, the likeliest first, remain.
 std::size_t remaining(std::span<const double> probabilities, const run::Sampling& sampling) {
   std::size_t count = probabilities.size();
   if (sampling.top_p < 1) {
@@ -274,25 +273,26 @@ std::int64_t choose_token(const at::Tensor& logits, const run::Sampling& samplin
                           std::int64_t number, std::span<const std::int32_t> tokens) {
   const at::Tensor seen = penalized(logits, sampling.repetition_penalty, tokens);
   if (sampling.temperature <= 0) return seen.argmax().item<std::int64_t>();
-  at::Tensor values = seen.to(at::kDouble).div_(sampling.temperature);
-  at::Tensor places;  // undefined: in the order of tokens
+  const double drawn = chance(sampling, number, tokens.size());
   const std::int64_t most = seen.size(0);
   const std::int64_t count = sampling.top_k > 0 ? std::min(sampling.top_k, most) : most;
   // To sort a vocabulary takes longer than a small model does.
-  if (count < most || sampling.top_p < 1 || sampling.min_p > 0) {
-    std::tie(values, places) = values.topk(count);
+  if (count == most && sampling.top_p >= 1 && sampling.min_p <= 0) {
+    const at::Tensor all = seen.contiguous();
+    return kernels::cpu::draw_token({all.const_data_ptr<float>(), static_cast<std::size_t>(most)},
+                                    sampling.temperature, drawn);
   }
+  const auto [values, places] = seen.to(at::kDouble).div_(sampling.temperature).topk(count);
   const at::Tensor softmax = values.softmax(0).contiguous();
   const std::span<const double> probabilities(softmax.const_data_ptr<double>(),
                                               static_cast<std::size_t>(count));
   const std::size_t among = remaining(probabilities, sampling);
   double sum = 0;
   for (std::size_t i = 0; i < among; ++i) sum += probabilities[i];
-  double left = chance(sampling, number, tokens.size()) * sum;
+  double left = drawn * sum;
   std::size_t chosen = 0;
   while (chosen + 1 < among && left >= probabilities[chosen]) left -= probabilities[chosen++];
-  const auto place = static_cast<std::int64_t>(chosen);
-  return places.defined() ? places[place].item<std::int64_t>() : place;
+  return places[static_cast<std::int64_t>(chosen)].item<std::int64_t>();
 }
 
 }  // namespace strait::worker

@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <random>
 
 #include "kernels/random.h"
 
@@ -64,6 +67,42 @@ TEST(RowProduct, GivesARowTheSameBitsWithAnyOthersAndThreads) {
     }
   }
   at::set_num_threads(threads);
+}
+
+// Of any sizes: the product, and for some of its rows the bits that they have among all.
+void expect_both_laws(std::mt19937& random) {
+  const auto below = [&](std::int64_t most) { return static_cast<std::int64_t>(random()) % most; };
+  const std::int64_t rows = 1 + below(110);
+  const std::int64_t width = 1 + below(300);
+  const std::int64_t outputs = 1 + below(500);
+  const bool input_first = below(2) == 1;
+  SCOPED_TRACE(testing::Message() << rows << " rows, " << width << " to " << outputs
+                                  << ", input first " << input_first);
+  const at::Tensor stored = drawn({outputs, width}, random());
+  const at::Tensor matrix = input_first ? stored.t().contiguous() : stored;
+  const at::Tensor bias = below(2) == 1 ? drawn({outputs}, random()) : at::Tensor();
+  const at::Tensor input = drawn({rows, width}, random());
+  const at::Tensor all = row_product(input, matrix, bias, input_first);
+  at::Tensor wanted = at::mm(input.to(at::kDouble), stored.t().to(at::kDouble));
+  if (bias.defined()) wanted.add_(bias);
+  const double most = 1e-6 * static_cast<double>(width + 4);
+  EXPECT_LT((all - wanted).abs().max().item<double>(), most);
+  for (std::int64_t row = 0; row < rows;) {
+    const std::int64_t count = std::min(1 + below(15), rows - row);
+    const at::Tensor some = row_product(input.narrow(0, row, count), matrix, bias, input_first);
+    EXPECT_TRUE(at::equal(some, all.narrow(0, row, count))) << count << " from " << row;
+    row += count;
+  }
+}
+
+TEST(RowProduct, KeepsBothLawsOnEveryInstructionSet) {
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    std::mt19937 random(5);
+    for (int i = 0; i < 30; ++i) expect_both_laws(random);
+  }
+  hwy::SetSupportedTargetsForTest(0);
 }
 
 }  // namespace

@@ -44,6 +44,26 @@ TEST(ChooseToken, DrawsByProbability) {
   EXPECT_NEAR(share.at(1), 0.1, 0.015);
 }
 
+// The chance of each of many tokens is its probability, by the formula in float64.
+TEST(ChooseToken, DrawsFromALargeVocabulary) {
+  const at::Tensor logits = at::arange(1000, at::kFloat).mul(0.7).sin().mul(2);
+  Sampling sampling;
+  sampling.temperature = 0.8;
+  const at::Tensor wanted = (logits.to(at::kDouble) / sampling.temperature).softmax(0);
+  constexpr int kDraws = 200'000;
+  at::Tensor counts = at::zeros({1000}, at::kDouble);
+  auto* const count = counts.mutable_data_ptr<double>();
+  for (int sequence = 0; sequence < kDraws; ++sequence) {
+    count[choose_token(logits, sampling, sequence, {})] += 1;
+  }
+  // Pearson's statistic has a mean of 999 and a deviation of 45.
+  const at::Tensor off = (counts - wanted * kDraws).square() / (wanted * kDraws);
+  EXPECT_LT(off.sum().item<double>(), 999 + 4 * 45);
+  // A temperature that is no number of float32 takes the likeliest.
+  sampling.temperature = 1e-300;
+  EXPECT_EQ(choose_token(logits, sampling, 3, {}), logits.argmax().item<std::int64_t>());
+}
+
 TEST(ChooseToken, TemperatureFlattens) {
   Sampling sampling;
   sampling.temperature = 2;
