@@ -11,6 +11,7 @@
 
 #include "kernels/cache_attention.h"
 #include "kernels/flash_attention.h"
+#include "kernels/quantized_heads.h"
 
 namespace strait::kernels {
 namespace {
@@ -278,37 +279,6 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
   };
 };
 
-// ---- one token of one sequence, which generation asks for: operators take longer than the sums --
-
-bool is_one_token(const AttentionHeads& heads) {
-  const auto fits = [](const at::Tensor& one) {
-    return one.is_cpu() && one.scalar_type() == at::kFloat && one.is_contiguous();
-  };
-  return heads.query.size(0) == 1 && heads.query.size(1) == 1 && fits(heads.query) &&
-         fits(heads.key) && fits(heads.value) && heads.key.sizes() == heads.value.sizes() &&
-         (!heads.sinks.defined() || fits(heads.sinks));
-}
-
-at::Tensor attend_one_token(const AttentionHeads& heads, const AttentionRules& rules) {
-  at::Tensor result = at::empty(heads.query.sizes(), heads.query.options());
-  cpu::CacheAttention all;
-  const std::int64_t past = heads.key.size(1);
-  all.tokens = rules.window > 0 ? std::min(rules.window, past) : past;
-  all.heads = heads.query.size(2);
-  all.key_heads = heads.key.size(2);
-  all.width = heads.query.size(3);
-  const std::int64_t unseen = (past - all.tokens) * all.key_heads * all.width;
-  all.query = heads.query.const_data_ptr<float>();
-  all.keys = heads.key.const_data_ptr<float>() + unseen;
-  all.values = heads.value.const_data_ptr<float>() + unseen;
-  if (heads.sinks.defined()) all.sinks = heads.sinks.const_data_ptr<float>();
-  all.result = result.mutable_data_ptr<float>();
-  all.scale = static_cast<float>(rules.scale);
-  all.softcap = static_cast<float>(rules.softcap);
-  cpu::cache_attention(all);
-  return result;
-}
-
 }  // namespace
 
 at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
@@ -325,7 +295,15 @@ at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<Atten
 
 at::Tensor attention_to_cache(const AttentionHeads& heads, const AttentionRules& rules) {
   const at::NoGradGuard no_grad;
+  const bool quantized = heads.key_scales.defined();
   if (is_one_token(heads)) return attend_one_token(heads, rules);
+  if (quantized) {
+    const at::ScalarType type = heads.query.scalar_type();
+    return attention_to_cache(
+        {heads.query, dequantize_heads({heads.key, heads.key_scales}).to(type),
+         dequantize_heads({heads.value, heads.value_scales}).to(type), heads.sinks},
+        rules);
+  }
   at::Tensor result = at::empty(heads.query.sizes(), heads.query.options());
   const std::int64_t past = heads.key.size(1) - heads.query.size(1);
   for (std::int64_t row = 0; row < heads.query.size(0); ++row) {

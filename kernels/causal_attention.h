@@ -30,6 +30,10 @@ struct AttentionHeads {
   // [heads], or undefined. One more score of each head: it takes part in the softmax and has no
   // value, so that the probabilities of the keys add up to less than 1.
   at::Tensor sinks{};
+  // For attention_to_cache(): key and value are int8, with these scales (quantized_heads.h).
+  // Undefined: they are not.
+  at::Tensor key_scales{};
+  at::Tensor value_scales{};
 };
 
 // Causal softmax attention inside each span, differentiable. Returns [rows, length, heads, width],

@@ -6,6 +6,7 @@
 
 #include "kernels/kernel_tensors.h"
 #include "kernels/parallel.h"
+#include "kernels/quantized_heads.h"
 #include "models/batch_invariance.h"
 #include "models/key_value_cache.h"
 
@@ -18,21 +19,38 @@ bool single_tokens(const kernels::AttentionHeads& inputs, const KeyValueCache& c
   return cache.extends_by_tokens(inputs.query) && inputs.key.sizes() == inputs.value.sizes();
 }
 
+// What the cache keeps of new keys and values.
+std::vector<at::Tensor> kept_of(const kernels::AttentionHeads& inputs, const KeyValueCache& cache) {
+  if (cache.format() == CacheFormat::float32) return {inputs.key, inputs.value};
+  const kernels::QuantizedHeads key = kernels::quantize_heads(inputs.key);
+  const kernels::QuantizedHeads value = kernels::quantize_heads(inputs.value);
+  return {key.values, value.values, key.scales, value.scales};
+}
+
+kernels::AttentionHeads with_kept(const at::Tensor& query, const std::vector<at::Tensor>& kept,
+                                  const at::Tensor& sinks) {
+  kernels::AttentionHeads heads{query, kept[0], kept[1], sinks};
+  if (kept.size() > 2) {
+    heads.key_scales = kept[2];
+    heads.value_scales = kept[3];
+  }
+  return heads;
+}
+
 at::Tensor attend_single_tokens(const kernels::AttentionHeads& inputs, int layer,
                                 const kernels::AttentionRules& rules, const KeyValueCache& cache) {
   const auto by_token = [](const at::Tensor& values) { return values.flatten(0, 1).contiguous(); };
   const at::Tensor query = by_token(inputs.query);
-  const at::Tensor key = by_token(inputs.key);
-  const at::Tensor value = by_token(inputs.value);
+  std::vector<at::Tensor> added;
+  for (const at::Tensor& one : kept_of(inputs, cache)) added.push_back(by_token(one));
   at::Tensor result = at::empty_like(query);
   kernels::parallel_for(query.size(0), 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
       const auto own = [i](const at::Tensor& all) { return all.narrow(0, i, 1).unsqueeze(0); };
-      kernels::AttentionHeads heads{own(query), {}, {}, inputs.sinks};
       SequenceCache& sequence = *cache.extensions()[static_cast<std::size_t>(i)].sequence;
-      const std::vector<at::Tensor> kept = sequence.append(layer, {own(key), own(value)});
-      heads.key = kept[0];
-      heads.value = kept[1];
+      std::vector<at::Tensor> token;
+      for (const at::Tensor& one : added) token.push_back(own(one));
+      const auto heads = with_kept(own(query), sequence.append(layer, token), inputs.sinks);
       result[i].copy_(kernels::attention_to_cache(heads, rules)[0][0]);
     }
   });
@@ -67,14 +85,13 @@ at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions&
   if (single_tokens(inputs, *pass.cache)) {
     return attend_single_tokens(inputs, options.layer, rules, *pass.cache).flatten(2);
   }
-  return pass.cache
-      ->by_sequence(
-          {inputs.query, inputs.key, inputs.value},
-          [&](SequenceCache& sequence, const std::vector<at::Tensor>& own) {
-            const std::vector<at::Tensor> kept = sequence.append(options.layer, {own[1], own[2]});
-            return kernels::attention_to_cache({own[0], kept[0], kept[1], inputs.sinks}, rules);
-          })
-      .flatten(2);
+  std::vector<at::Tensor> values = kept_of(inputs, *pass.cache);
+  values.insert(values.begin(), inputs.query);
+  const auto attend_sequence = [&](SequenceCache& sequence, const std::vector<at::Tensor>& own) {
+    const auto kept = sequence.append(options.layer, {own.begin() + 1, own.end()});
+    return kernels::attention_to_cache(with_kept(own[0], kept, inputs.sinks), rules);
+  };
+  return pass.cache->by_sequence(values, attend_sequence).flatten(2);
 }
 
 }  // namespace strait::models

@@ -147,6 +147,12 @@ std::int64_t recurrent_working_values(const DeltaOptions& options) {
   return options.heads * (states + 10 * kDeltaChunk + 12 * (options.key_width + options.width));
 }
 
+CachedToken cached_token(const DecoderConfig& config) {
+  const LatentOptions& latent = config.latent;
+  if (latent.rank > 0) return {latent.rank + latent.rotated_width, 2};
+  return {2 * config.key_heads * config.head_width, 2 * config.key_heads};
+}
+
 LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& question) {
   const DecoderConfig& config = decoder_of(whole);
   LayerCost cost;
@@ -175,6 +181,7 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
     cost.working_bytes_per_token =
         std::max(cost.working_bytes_per_token, 4 * recurrent_working_values(config.recurrent));
   }
+  if (!recurrent) cost.cached = cached_token(config);
   cost.output_width = config.hidden;
   return cost;
 }

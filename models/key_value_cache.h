@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/cache_format.h"
+
 namespace strait::models {
 
 // Keys and values of one sequence that the attention layers have seen, and states of recurrent
@@ -15,11 +17,12 @@ namespace strait::models {
 // pass.
 class SequenceCache {
  public:
-  explicit SequenceCache(std::int64_t capacity) : capacity_(capacity) {}
+  explicit SequenceCache(std::int64_t capacity, CacheFormat format = CacheFormat::float32)
+      : capacity_(capacity), format_(format) {}
 
-  // Appends [1, count, heads, width] each for `layer`, always the same tensors: keys and values, or
-  // what they are made from. Returns all that the layer has appended, as views that stay valid
-  // after its next append.
+  // Appends [1, count, ...] each for `layer`, always the same tensors: keys and values, or what
+  // they are made from, in the format of the cache. Returns all that the layer has appended, as
+  // views that stay valid after its next append.
   std::vector<at::Tensor> append(int layer, const std::vector<at::Tensor>& values);
 
   // What a recurrent layer remembers of the tokens that it has seen. Undefined: it has seen none.
@@ -33,6 +36,7 @@ class SequenceCache {
   std::int64_t length() const { return length_; }
   void add_length(std::int64_t count) { length_ += count; }
   std::int64_t capacity() const { return capacity_; }
+  CacheFormat format() const { return format_; }
 
  private:
   struct Entry {
@@ -40,6 +44,7 @@ class SequenceCache {
     std::int64_t length = 0;
   };
   std::int64_t capacity_;
+  CacheFormat format_;
   std::int64_t length_ = 0;
   std::map<int, Entry> entries_;
   std::map<int, Recurrent> recurrent_;
@@ -55,6 +60,8 @@ class KeyValueCache {
   explicit KeyValueCache(std::vector<Extension> extensions) : extensions_(std::move(extensions)) {}
 
   const std::vector<Extension>& extensions() const { return extensions_; }
+  // Of all its sequences.
+  CacheFormat format() const { return extensions_.front().sequence->format(); }
 
   // Whether every sequence goes on by one token, in float32 on the CPU: then threads can share
   // them.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/parallel.h"
+#include "kernels/quantized_heads.h"
 #include "kernels/row_product.h"
 #include "models/decoder_config.h"
 #include "models/key_value_cache.h"
@@ -24,6 +25,23 @@ at::Tensor widened(const at::Tensor& heads, std::int64_t width) {
 at::Tensor rows_of_heads(const at::Tensor& matrix, std::int64_t heads, std::int64_t first,
                          std::int64_t count) {
   return matrix.unflatten(0, {heads, -1}).narrow(1, first, count);
+}
+
+// What the cache keeps of new latents and rotated parts of keys.
+std::vector<at::Tensor> kept_of(const std::vector<at::Tensor>& latents,
+                                const KeyValueCache& cache) {
+  if (cache.format() == CacheFormat::float32) return {at::cat(latents, 3)};
+  const kernels::QuantizedHeads latent = kernels::quantize_heads(latents[0]);
+  const kernels::QuantizedHeads rotated = kernels::quantize_heads(latents[1]);
+  return {latent.values, latent.scales, rotated.values, rotated.scales};
+}
+
+// Both beside each other, in float32 for as long as a layer of one sequence computes.
+at::Tensor all_latents(const std::vector<at::Tensor>& kept) {
+  if (kept.size() == 1) return kept[0];
+  return at::cat({kernels::dequantize_heads({kept[0], kept[1]}),
+                  kernels::dequantize_heads({kept[2], kept[3]})},
+                 3);
 }
 
 }  // namespace
@@ -103,7 +121,7 @@ at::Tensor LatentAttention::forward(const at::Tensor& input, const Pass& pass) c
   const at::Tensor query = queries(input, pass);
   const std::vector<at::Tensor> kept = latents(input, pass);
   if (pass.cache != nullptr) {
-    return output_->forward(attend_to_cache(query, at::cat(kept, 3), pass), pass);
+    return output_->forward(attend_to_cache(query, kept, pass), pass);
   }
   const at::Tensor attended = attend(heads_of(query, kept, pass), options_, pass);
   return output_->forward(without_padding(attended.unflatten(2, {heads_, -1})), pass);
@@ -111,9 +129,11 @@ at::Tensor LatentAttention::forward(const at::Tensor& input, const Pass& pass) c
 
 // ---- generation ---------------------------------------------------------------------------------
 
-at::Tensor LatentAttention::attend_to_cache(const at::Tensor& query, const at::Tensor& latents,
+at::Tensor LatentAttention::attend_to_cache(const at::Tensor& query,
+                                            const std::vector<at::Tensor>& latents,
                                             const Pass& pass) const {
   const KeyValueCache& cache = *pass.cache;
+  const std::vector<at::Tensor> added = kept_of(latents, cache);
   const auto attend_token = [&](const at::Tensor& one, const at::Tensor& all) {
     return kernels::latent_attention(one, all.squeeze(0).squeeze(1), latent_.rank, options_.scale);
   };
@@ -121,21 +141,26 @@ at::Tensor LatentAttention::attend_to_cache(const at::Tensor& query, const at::T
     // A token alone multiplies its query by the matrix of keys, and attends to latents as they are.
     // Several tokens expand the latents instead, which takes fewer operations then.
     const at::Tensor own = to_latents(query.flatten(0, 1), pass);
-    const at::Tensor tokens = latents.flatten(0, 1).contiguous();
+    std::vector<at::Tensor> tokens;
+    for (const at::Tensor& one : added) tokens.push_back(one.flatten(0, 1).contiguous());
     const at::Tensor sums = at::empty({own.size(0), heads_, latent_.rank}, own.options());
     kernels::parallel_for(own.size(0), 1, [&](std::int64_t first, std::int64_t last) {
       const at::NoGradGuard no_grad;  // threads have their own
       for (std::int64_t i = first; i < last; ++i) {
         SequenceCache& sequence = *cache.extensions()[static_cast<std::size_t>(i)].sequence;
-        const at::Tensor token = tokens.narrow(0, i, 1).unsqueeze(0);
-        sums[i].copy_(attend_token(own[i], sequence.append(options_.layer, {token})[0]));
+        std::vector<at::Tensor> token;
+        for (const at::Tensor& one : tokens) token.push_back(one.narrow(0, i, 1).unsqueeze(0));
+        sums[i].copy_(attend_token(own[i], all_latents(sequence.append(options_.layer, token))));
       }
     });
     return to_values(sums, pass).flatten(1).unflatten(0, {query.size(0), query.size(1)});
   }
+  std::vector<at::Tensor> values{query};
+  values.insert(values.end(), added.begin(), added.end());
   return cache.by_sequence(
-      {query, latents}, [&](SequenceCache& sequence, const std::vector<at::Tensor>& own) {
-        const at::Tensor all = sequence.append(options_.layer, {own[1]})[0];
+      values, [&](SequenceCache& sequence, const std::vector<at::Tensor>& own) {
+        const at::Tensor all =
+            all_latents(sequence.append(options_.layer, {own.begin() + 1, own.end()}));
         if (own[0].size(1) == 1) {
           const at::Tensor sums = attend_token(to_latents(own[0].squeeze(0), pass)[0], all);
           return to_values(sums.unsqueeze(0), pass).flatten(1).unsqueeze(0);

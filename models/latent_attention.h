@@ -44,7 +44,7 @@ class LatentAttention {
 
   // Generation. Queries [tokens, heads, key width] as they attend to latents, [tokens, heads, rank
   // + rotated width], and sums of latents [tokens, heads, rank] as sums of values.
-  at::Tensor attend_to_cache(const at::Tensor& query, const at::Tensor& latents,
+  at::Tensor attend_to_cache(const at::Tensor& query, const std::vector<at::Tensor>& latents,
                              const Pass& pass) const;
   at::Tensor to_latents(const at::Tensor& query, const Pass& pass) const;
   at::Tensor to_values(const at::Tensor& sums, const Pass& pass) const;

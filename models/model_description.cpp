@@ -196,6 +196,12 @@ std::int64_t ModelDescription::trained_parameters() const {
   return sum;
 }
 
+std::int64_t ModelDescription::cached_bytes(CacheFormat format) const {
+  std::int64_t bytes = 0;
+  for (const LayerCost& layer : layers) bytes += layer.cached.bytes(format);
+  return bytes;
+}
+
 std::int64_t ModelDescription::logits_bytes(std::int64_t tokens) const {
   const std::int64_t width = layers.back().output_width;
   const std::int64_t rows = std::min(tokens, kernels::cross_entropy_rows(vocabulary, width));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "models/cache_format.h"
 #include "models/model_config.h"
 
 namespace strait::models {
@@ -54,6 +55,7 @@ struct LayerCost {
   // the inputs and gradients that they need. The input of several matrices counts once for each.
   double weight_gradient_flops_per_token = 0;
   std::int64_t weight_gradient_bytes_per_token = 0;
+  CachedToken cached;  // in a generation, without states of recurrent layers
   // Values per token that cross a boundary after this layer. For the head: values that its
   // projection takes.
   std::int64_t output_width = 0;
@@ -78,6 +80,8 @@ struct ModelDescription {
   std::vector<TensorShape> trained_tensors() const;
   // No layer before this one runs a backward.
   int first_trained_layer() const;
+  // Keys and values of a token in a generation, of all layers.
+  std::int64_t cached_bytes(CacheFormat format) const;
   // Logits of a micro-batch of this number of tokens. They are computed for one chunk of rows at a
   // time, which briefly exists twice.
   std::int64_t logits_bytes(std::int64_t tokens) const;

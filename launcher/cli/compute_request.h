@@ -70,7 +70,12 @@ struct EvalFlags : ModelFlags {
   bool json = false;
 };
 
-struct GenerateFlags : ModelFlags {
+// Of verbs that generate.
+struct AnswerFlags : ModelFlags {
+  std::int64_t cache_bits = 32;  // of keys and values: 32 or 8
+};
+
+struct GenerateFlags : AnswerFlags {
   std::string prompt;
   std::filesystem::path prompts;  // instead: a file
   bool chat = false;
@@ -78,11 +83,11 @@ struct GenerateFlags : ModelFlags {
   GenerationOptions options;
 };
 
-struct ChatFlags : ModelFlags {
+struct ChatFlags : AnswerFlags {
   GenerationOptions options;
 };
 
-struct ServeFlags : ModelFlags {
+struct ServeFlags : AnswerFlags {
   int port = 8000;
   std::size_t batch = 16;
 };

@@ -52,6 +52,15 @@ void add_place(CLI::App* verb, Place& place) {
       ->default_str("auto");
 }
 
+void add_cache(CLI::App* verb, std::int64_t& bits) {
+  verb->add_option_function<std::string>(
+          "--cache", [&bits](const std::string& name) { bits = name == "int8" ? 8 : 32; },
+          "how keys and values are kept: int8 takes about a quarter of the memory of float32, and "
+          "rounds them")
+      ->check(CLI::IsMember({"float32", "int8"}))
+      ->default_str("float32");
+}
+
 CLI::App* add_part(CLI::App* verb, const char* name, const char* text,
                    const std::shared_ptr<CheckpointFlags>& flags) {
   CLI::App* part = verb->add_subcommand(name, text);
@@ -110,6 +119,7 @@ void add_generate(CLI::App& cli, Command& command) {
                  "the prompt is what a user says, in the tokenizer's chat template");
   add_which_checkpoint(verb, flags->checkpoint);
   add_place(verb, flags->place);
+  add_cache(verb, flags->cache_bits);
   verb->callback([flags, &command] { command.compute = *flags; });
 }
 
@@ -122,6 +132,7 @@ void add_chat(CLI::App& cli, Command& command) {
   add_tokenizer(verb, flags->tokenizer);
   add_which_checkpoint(verb, flags->checkpoint);
   add_place(verb, flags->place);
+  add_cache(verb, flags->cache_bits);
   verb->callback([flags, &command] { command.compute = *flags; });
 }
 
@@ -139,6 +150,7 @@ void add_serve(CLI::App& cli, Command& command) {
   add_tokenizer(verb, flags->tokenizer);
   add_which_checkpoint(verb, flags->checkpoint);
   add_place(verb, flags->place);
+  add_cache(verb, flags->cache_bits);
   verb->callback([flags, &command] { command.compute = *flags; });
 }
 

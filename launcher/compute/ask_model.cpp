@@ -75,6 +75,13 @@ store::Step step_of(const std::filesystem::path& run, const plan::Plan& plan,
           base::printable(which), run.string(), fmt::join(names, ", ")));
 }
 
+// Of the device, in bytes; 0: not known.
+std::int64_t available_on(at::Device device) {
+  if (!device.is_cuda()) return base::host_memory().available;
+  const std::size_t free = at::accelerator::getMemoryInfo(device.index()).first;
+  return static_cast<std::int64_t>(std::max<std::size_t>(free, 1));
+}
+
 // A GPU of this machine with room for the model, unless the recipe wants none.
 at::Device device_for(const RunCheckpoint& source) {
   const bool none = source.run.plan.recipe.model.device == recipe::Device::cpu;
@@ -82,10 +89,7 @@ at::Device device_for(const RunCheckpoint& source) {
       worker::choose_device(none ? recipe::Device::cpu : recipe::Device::automatic,
                             worker::accelerators_here(), 0, "this machine");
   if (!device.is_cuda()) return device;
-  const std::size_t available = at::accelerator::getMemoryInfo(device.index()).first;
-  return fits(source, static_cast<std::int64_t>(std::max<std::size_t>(available, 1)))
-             ? device
-             : at::Device(at::kCPU);
+  return fits(source, available_on(device)) ? device : at::Device(at::kCPU);
 }
 
 // What takes long, and what went wrong, on stderr: stdout is for the answers.
@@ -219,6 +223,14 @@ cli::Place choose_place(const RunCheckpoint& source, cli::Place wanted) {
 std::size_t requests_in_flight(const RunCheckpoint& source, cli::Place place) {
   if (place == cli::Place::here) return 1;
   return 2 * static_cast<std::size_t>(source.run.plan.recipe.pipeline.stages);
+}
+
+std::optional<std::int64_t> memory_for_cache(const RunCheckpoint& source, cli::Place place) {
+  const std::int64_t available = place == cli::Place::hosts ? 0 : available_on(device_for(source));
+  if (available == 0) return std::nullopt;
+  // A model that does not fit is streamed in what it may take.
+  const std::int64_t weights = std::min(weight_bytes(source), memory_for_weights(available));
+  return static_cast<std::int64_t>(kShare * static_cast<double>(available - weights));
 }
 
 base::ExitCode ask_model(const std::filesystem::path& run, const RunCheckpoint& source,

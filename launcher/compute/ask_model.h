@@ -33,6 +33,10 @@ cli::Place choose_place(const RunCheckpoint& source, cli::Place wanted);
 // How many requests keep every stage busy.
 std::size_t requests_in_flight(const RunCheckpoint& source, cli::Place place);
 
+// What of this machine's memory is left for keys and values, before the model is loaded. Of stages
+// on hosts it is not known.
+std::optional<std::int64_t> memory_for_cache(const RunCheckpoint& source, cli::Place place);
+
 // Asks until the client has finished. The exit code of what happened on hosts; its cause is on
 // stderr then. UserError, StoreError: the model could not be loaded or the hosts not be used.
 base::ExitCode ask_model(const std::filesystem::path& run, const RunCheckpoint& source,

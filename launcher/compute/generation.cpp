@@ -178,11 +178,27 @@ std::size_t Generation::add(Prompt prompt, const cli::GenerationOptions& options
   Sequence& sequence = sequences_.emplace_back();
   sequence.prompt = std::move(prompt.tokens);
   sequence.options = options;
-  sequence.most = std::min(options.max_tokens, model_.positions - length);
+  sequence.capacity = std::min(length + options.max_tokens, model_.positions);
   for (const std::string& stop : options.stops) {
     if (const auto token = coder_.control_token(stop)) sequence.stop_tokens.push_back(*token);
   }
   return sequences_.size() - 1;
+}
+
+std::int64_t Generation::cached_bytes(const Sequence& sequence) const {
+  const auto format =
+      in_flight_.cache_bits == 8 ? models::CacheFormat::int8 : models::CacheFormat::float32;
+  return sequence.capacity * model_.cached_bytes(format);
+}
+
+std::size_t Generation::together() const {
+  const std::size_t most = std::min(in_flight_.sequences, sequences_.size());
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < most; ++i) {
+    bytes += cached_bytes(sequences_[i]);
+    if (i > 0 && in_flight_.cache_bytes && bytes > *in_flight_.cache_bytes) return i;
+  }
+  return most;
 }
 
 std::vector<run::InferenceRequest> Generation::poll() {
@@ -200,6 +216,9 @@ std::optional<run::ExtendBatch> Generation::next(std::size_t number) {
   const std::size_t together = std::min(in_flight_.sequences, sequences_.size());
   const std::size_t room = (together + batches_.size() - 1) / batches_.size();
   while (batch.running.size() < room && started_ < sequences_.size()) {
+    const std::int64_t more = cached_bytes(sequences_[started_]);
+    if (cached_ > 0 && in_flight_.cache_bytes && more > *in_flight_.cache_bytes - cached_) break;
+    cached_ += more;
     batch.running.push_back(started_++);
   }
   run::ExtendBatch pass;
@@ -223,7 +242,8 @@ std::optional<run::ExtendSequence> Generation::extend(std::size_t number, std::s
   run::ExtendSequence request;
   request.sequence = static_cast<std::int64_t>(number);
   request.number = sequence.options.number.value_or(request.sequence);
-  request.capacity = std::ssize(sequence.prompt) + sequence.most;
+  request.capacity = sequence.capacity;
+  request.cache_bits = in_flight_.cache_bits;
   request.sampling = sequence.options.sampling;
   request.score = sequence.options.score;
   if (sequence.fed == sequence.prompt.size()) {
@@ -256,6 +276,7 @@ std::vector<run::InferenceRequest> Generation::on_answer(const run::InferenceAns
     const auto number = static_cast<std::size_t>(one.sequence);
     if (!append(number, one)) continue;
     std::erase(batch.running, number);
+    cached_ -= cached_bytes(sequences_[number]);
     batch.ended.push_back(one.sequence);
     if (over_) over_(number, sequences_[number].completion);
   }
@@ -281,7 +302,8 @@ bool Generation::append(std::size_t number, const run::ChosenToken& chosen) {
     end(sequence, Completion::End::stop);
   } else {
     sequence.answer.push_back(token);
-    const bool full = std::ssize(sequence.answer) >= sequence.most;
+    const auto length = std::ssize(sequence.prompt) + std::ssize(sequence.answer);
+    const bool full = length >= sequence.capacity;
     if (full) end(sequence, Completion::End::length);
   }
   if (sequence.over || shown_ || !sequence.options.stops.empty()) show(number);

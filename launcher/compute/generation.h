@@ -60,8 +60,10 @@ struct Completion {
 
 // What is in progress at the same time.
 struct InFlight {
-  std::size_t batches = 1;    // as many as keep every stage busy
-  std::size_t sequences = 1;  // in all batches
+  std::size_t batches = 1;                       // as many as keep every stage busy
+  std::size_t sequences = 1;                     // in all batches
+  std::int64_t cache_bits = 32;                  // of keys and values
+  std::optional<std::int64_t> cache_bytes = {};  // what they may take; one prompt always runs
 };
 
 // The tokens of prompts to the texts that follow them. A completion depends on the model, its
@@ -83,6 +85,8 @@ class Generation : public run::InferenceClient {
   // One more prompt; returns its number. UserError: it is empty, fills the model, or has tokens
   // that the model lacks.
   std::size_t add(Prompt prompt, const cli::GenerationOptions& options);
+  // How many of its first prompts are in progress at the same time.
+  std::size_t together() const;
 
   // Called with every piece of text as soon as it cannot change any more.
   void on_text(Shown shown) { shown_ = std::move(shown); }
@@ -101,7 +105,7 @@ class Generation : public run::InferenceClient {
     std::vector<std::int32_t> prompt;
     cli::GenerationOptions options;
     std::vector<std::int32_t> stop_tokens;  // the stops that are control tokens
-    std::int64_t most = 0;                  // tokens to generate
+    std::int64_t capacity = 0;              // the most tokens, with the prompt
     std::size_t fed = 0;                    // tokens of the prompt that were asked
     std::vector<std::int32_t> answer;
     std::size_t shown = 0;  // bytes of the text
@@ -115,6 +119,7 @@ class Generation : public run::InferenceClient {
     bool in_flight = false;
   };
 
+  std::int64_t cached_bytes(const Sequence& sequence) const;
   // The next pass of a batch. None: it has nothing to do.
   std::optional<run::ExtendBatch> next(std::size_t number);
   // What a sequence gets in it. None: the pass already has `left` tokens of other prompts.
@@ -132,6 +137,7 @@ class Generation : public run::InferenceClient {
   std::vector<Batch> batches_;
   std::size_t started_ = 0;
   std::size_t reported_ = 0;
+  std::int64_t cached_ = 0;  // bytes, of sequences in progress
   Shown shown_;
   Done done_;
   Done over_;

@@ -15,8 +15,11 @@ namespace {
 // A user on stdin and a model take turns. The model gets the whole chat with each message.
 class Chat : public Generation {
  public:
-  Chat(const models::ModelDescription& model, TextCoder& coder, cli::GenerationOptions options)
-      : Generation({}, model, coder, options, {}), coder_(coder), options_(std::move(options)) {
+  Chat(const models::ModelDescription& model, TextCoder& coder, cli::GenerationOptions options,
+       std::int64_t cache_bits)
+      : Generation({}, model, coder, options, {.cache_bits = cache_bits}),
+        coder_(coder),
+        options_(std::move(options)) {
     on_text([](std::size_t, const std::string& more) {
       std::cout << (isatty(STDOUT_FILENO) != 0 ? base::printable_lines(more) : more);
       cli::flush_output();
@@ -94,7 +97,7 @@ base::ExitCode perform(const cli::ChatFlags& flags) {
   const auto coder = make_text_coder(tokenizer_of_run(run, flags.tokenizer));
   const RunCheckpoint source = find_checkpoint(flags.run, flags.checkpoint);
   cli::warn(source.warning);
-  Chat client(models::describe(source.config), *coder, flags.options);
+  Chat client(models::describe(source.config), *coder, flags.options, flags.cache_bits);
   return ask_model(flags.run, source, choose_place(source, flags.place), client);
 }
 

@@ -121,6 +121,14 @@ void note_chats(const cli::GenerateFlags& flags, const recipe::Recipe& recipe) {
       "it as a user does");
 }
 
+void note_memory(std::size_t together, std::size_t asked, const InFlight& in_flight) {
+  if (together == asked) return;
+  cli::warn(fmt::format(
+      "{} of {} prompts are in progress at a time: their keys and values have {} of memory{}",
+      together, asked, base::byte_text(in_flight.cache_bytes.value_or(0)),
+      in_flight.cache_bits == 8 ? "" : "; with --cache int8 they take about a quarter"));
+}
+
 }  // namespace
 
 base::ExitCode perform(const cli::GenerateFlags& flags) {
@@ -144,8 +152,12 @@ base::ExitCode perform(const cli::GenerateFlags& flags) {
   const RunCheckpoint source = find_checkpoint(flags.run, flags.checkpoint);
   cli::warn(source.warning);
   const cli::Place place = choose_place(source, flags.place);
+  const InFlight in_flight{requests_in_flight(source, place), flags.batch, flags.cache_bits,
+                           memory_for_cache(source, place)};
+  const std::size_t asked = std::min(flags.batch, prompts.size());
   Generation generation(std::move(prompts), models::describe(source.config), *coder, flags.options,
-                        {requests_in_flight(source, place), flags.batch});
+                        in_flight);
+  note_memory(generation.together(), asked, in_flight);
   if (flags.prompts.empty()) {
     print_text(generation);
   } else {

@@ -130,7 +130,9 @@ base::ExitCode perform(const cli::ServeFlags& flags) {
   std::vector<std::string> words = base::start_of(kServeScript);
   words.insert(words.end(), {std::to_string(flags.port), name});
   Service service(models::describe(source.config), *coder,
-                  {requests_in_flight(source, place), flags.batch}, std::move(words));
+                  {requests_in_flight(source, place), flags.batch, flags.cache_bits,
+                   memory_for_cache(source, place)},
+                  std::move(words));
   std::cout << fmt::format("{} answers at http://127.0.0.1:{}/v1; Ctrl-C ends it\n", name,
                            service.port());
   cli::flush_output();

@@ -73,7 +73,7 @@ void describe(auto& f, fields::Is<Sampling> auto& m) {
 }
 void describe(auto& f, fields::Is<ExtendSequence> auto& m) {
   f("sequence", m.sequence), f("number", m.number), f("tokens", m.tokens);
-  f("capacity", m.capacity), f("sampling", m.sampling);
+  f("capacity", m.capacity), f("cache_bits", m.cache_bits), f("sampling", m.sampling);
   f("choose", m.choose), f("score", m.score);
 }
 void describe(auto& f, fields::Is<ExtendBatch> auto& m) {

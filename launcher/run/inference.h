@@ -25,7 +25,8 @@ struct ExtendSequence {
   std::int64_t sequence = 0;
   std::int64_t number = 0;  // of its prompt: chance depends on it
   std::vector<std::int32_t> tokens;
-  std::int64_t capacity = 0;  // the most tokens that it will have
+  std::int64_t capacity = 0;     // the most tokens that it will have
+  std::int64_t cache_bits = 32;  // of its keys and values: 32 or 8
   Sampling sampling;
   bool choose = true;  // false: more of the prompt follows, and no token is chosen
   bool score = false;  // the answer has the probabilities of these tokens

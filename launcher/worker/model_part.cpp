@@ -69,6 +69,12 @@ double loss_sum(const run::ScoreRows& request, const at::Tensor& hidden,
       .item<double>();
 }
 
+models::CacheFormat cache_format(const run::ExtendSequence& request) {
+  if (request.cache_bits == 32) return models::CacheFormat::float32;
+  if (request.cache_bits == 8) return models::CacheFormat::int8;
+  throw base::MessageError("a sequence whose keys and values have neither 32 nor 8 bits");
+}
+
 // As Hugging Face defines it: a logit of a token that was seen moves towards less likely.
 at::Tensor penalized(const at::Tensor& logits, double penalty,
                      std::span<const std::int32_t> tokens) {
@@ -174,7 +180,8 @@ at::Tensor ModelPart::extend(const run::ExtendBatch& request, at::Tensor values)
   std::vector<models::KeyValueCache::Extension> extensions;
   std::vector<std::int32_t> tokens;
   for (const run::ExtendSequence& one : request.sequences) {
-    Sequence& sequence = sequences_.try_emplace(one.sequence, one.capacity).first->second;
+    Sequence& sequence =
+        sequences_.try_emplace(one.sequence, one.capacity, cache_format(one)).first->second;
     const auto count = std::ssize(one.tokens);
     if (count == 0 || std::ssize(sequence.tokens) + count > sequence.cache.capacity()) {
       throw base::MessageError("a sequence grows by no token, or beyond its capacity");

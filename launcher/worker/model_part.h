@@ -28,7 +28,7 @@ class ModelPart {
 
  private:
   struct Sequence {
-    explicit Sequence(std::int64_t capacity) : cache(capacity) {}
+    Sequence(std::int64_t capacity, models::CacheFormat format) : cache(capacity, format) {}
     models::SequenceCache cache;
     std::vector<std::int32_t> tokens;
   };

@@ -309,6 +309,27 @@ class Inference(runs.RunCase):
         for place in ("here", "hosts"):
             self.assertEqual(self.ok(*words, "--batch", 13, "--on", place), alone)
 
+    def test_a_cache_of_8_bits_gives_one_text_over_any_stages(self):
+        texts = []
+        for stages in (1, 3):
+            self.train(f"kept{stages}", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": stages})
+            texts.append(self.both("generate", f"runs/kept{stages}", "--prompts", "prompts.jsonl", "--cache", "int8",
+                                   "--max-tokens", 12, "--temperature", 1.5, "--batch", 4))
+        self.assertEqual(texts[0], texts[1])
+        scores = {}
+        for cache in ("int8", "float32"):
+            served, ask = self.serve("kept3", "--on", "hosts", "--cache", cache)
+            question = {"prompt": "What is it?", "max_tokens": 8, "temperature": 0, "echo": True, "logprobs": 1}
+            status, reply = ask("/completions", question)
+            self.assertEqual(status, 200, reply)
+            scores[cache] = reply["choices"][0]["logprobs"]["token_logprobs"][1:11]  # of the prompt
+            served.signal(signal.SIGINT)
+            served.end()
+        self.assertNotEqual(scores["int8"], scores["float32"])
+        for one, other in zip(scores["int8"], scores["float32"]):
+            self.assertAlmostEqual(one, other, delta=0.05)
+        self.assert_no_processes_left()
+
     def test_a_stop_ends_all(self):
         self.train("stopped", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
         (self.home / "many.jsonl").write_text('{"prompt": "abc"}\n' * 5000)

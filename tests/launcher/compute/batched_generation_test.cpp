@@ -31,7 +31,7 @@ struct Numbers : TextCoder {
   std::optional<std::int32_t> control_token(const std::string& /*name*/) override { return {}; }
 };
 
-// Widths that are no multiples of a vector, so that rows begin anywhere in one.
+// Most widths are no multiples of a vector, so that rows begin anywhere in one.
 const std::string kCommon =  // NOLINT(cert-err58-cpp): made of literals
     R"("vocab_size": 97, "max_position_embeddings": 700, "hidden_size": 30, "num_hidden_layers": 3,
        "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 44)";
@@ -48,6 +48,9 @@ std::vector<std::string> configurations() {
   return {
       R"({"model_type": "gpt2", "vocab_size": 97, "n_positions": 700, "n_embd": 30, "n_layer": 3,
           "n_head": 3})",
+      // An MLP of whole vectors, whose tokens are computed together.
+      R"({"model_type": "gpt2", "vocab_size": 97, "n_positions": 700, "n_embd": 64, "n_layer": 3,
+          "n_head": 4})",
       R"({"model_type": "llama", "head_dim": 8, )" + kCommon + "}",
       R"({"model_type": "mistral", "head_dim": 8, "sliding_window": 20, )" + kCommon + "}",
       R"({"model_type": "gemma2", "head_dim": 8, "sliding_window": 20, "query_pre_attn_scalar": 20,
@@ -154,8 +157,9 @@ TEST(BatchedGeneration, GivesEveryPromptWhatItGetsAlone) {
         options.sampling.temperature = sampled ? 1.2 : 0;
         options.sampling.repetition_penalty = sampled ? 1.1 : 1;
         options.score = !sampled;
-        const auto alone = complete(*model, config, prompts, options, {1, 1});
-        const InFlight several{1 + random() % 3, 3 + random() % 9};
+        const std::int64_t bits = (seed % 2 == 0) == sampled ? 8 : 32;  // each with both
+        const auto alone = complete(*model, config, prompts, options, {1, 1, bits});
+        const InFlight several{1 + random() % 3, 3 + random() % 9, bits};
         const auto batched =
             complete(sampled ? *model : *streamed, config, prompts, options, several);
         ASSERT_EQ(batched.size(), prompts.size());

@@ -172,6 +172,37 @@ TEST(Generation, AsksForNoMoreRoomThanItNeeds) {
   EXPECT_EQ(batch.sequences.at(1).capacity, 9);
 }
 
+TEST(Generation, BeginsPromptsAsTheirKeysAndValuesFitIntoMemory) {
+  Bytes coder;
+  models::ModelDescription model = model_of(100);
+  models::LayerCost block;
+  block.cached = {64, 2};  // 256 bytes a token, or 72 in 8 bits
+  model.layers = {block, block};
+  // Of 11, 9 and 10 tokens.
+  const std::vector<Prompt> given = prompts({{1, 2, 3}, {1}, {1, 2}});
+  const auto begun = [&](std::int64_t bits, std::int64_t bytes) {
+    Generation generation(given, model, coder, limited(8), {1, 3, bits, bytes});
+    const std::vector<InferenceRequest> begin = generation.begin();
+    const std::size_t count = std::get<ExtendBatch>(begin.at(0)).sequences.size();
+    EXPECT_EQ(generation.together(), count);
+    EXPECT_EQ(std::get<ExtendBatch>(begin.at(0)).sequences.at(0).cache_bits, bits);
+    return count;
+  };
+  EXPECT_EQ(begun(32, 2 * 256 * 30), 3U);
+  EXPECT_EQ(begun(32, 2 * 256 * 30 - 1), 2U);
+  EXPECT_EQ(begun(8, 2 * 72 * 30), 3U);
+  EXPECT_EQ(begun(8, 2 * 72 * 30 - 1), 2U);
+  EXPECT_EQ(begun(32, 1), 1U);  // one always does
+
+  Generation generation(given, model, coder, limited(8), {1, 3, 32, 2 * 256 * 20});
+  generation.begin();
+  // The first has ended, and the third takes its place.
+  const auto next = generation.on_answer(InferenceAnswer{0, {{0, 0}, {1, 5}}});
+  const auto& batch = std::get<ExtendBatch>(next.at(0));
+  ASSERT_EQ(batch.sequences.size(), 2U);
+  EXPECT_EQ(batch.sequences[1].sequence, 2);
+}
+
 TEST(Generation, RefusesPromptsThatTheModelCannotTakeAndStrayAnswers) {
   Bytes coder;
   const auto refusal = [&coder](const std::vector<Prompt>& given) {
