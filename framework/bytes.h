@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -34,7 +35,9 @@ template <class Bytes>
 void append_bytes(Bytes& bytes, std::span<const std::byte> more) {
   const std::size_t at = bytes.size();
   bytes.resize(at + more.size());
-  std::ranges::copy(more, bytes.begin() + static_cast<std::ptrdiff_t>(at));
+  // Not insert(), which constructs every byte where the vector has an allocator of its own, and not
+  // std::ranges::copy, which GCC 12 compiles to a loop over bytes where the source is const.
+  std::copy(more.begin(), more.end(), bytes.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 template <class Bytes>

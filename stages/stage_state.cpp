@@ -199,12 +199,15 @@ void send_state(const sync::Slots& slots, const std::string& model, const AdamW&
                 net::Link& link) {
   visit_parts(slots, model, [&](const std::string& name, sync::Range range) {
     const std::span<const std::byte> bytes = slots.bytes(name, range);
-    link.send(net::Frame(bytes.begin(), bytes.end()));
+    net::Frame frame;
+    append_bytes(frame, bytes);
+    link.send(std::move(frame));
   });
   visit_moments(optimizer, [&](const at::Tensor& part) {
     const at::Tensor values = part.cpu();
-    const auto* const bytes = static_cast<const std::byte*>(values.const_data_ptr());
-    link.send(net::Frame(bytes, bytes + values.nbytes()));
+    net::Frame frame;
+    append_bytes(frame, {static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()});
+    link.send(std::move(frame));
   });
   net::Frame counters;
   for (const AdamW::Slot& slot : optimizer.slots()) {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "framework/bytes.h"
 #include "framework/codec/message.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/random.h"
@@ -188,7 +189,7 @@ void SampleEncoder::encode_on_device(const TensorHeader& header, const at::Tenso
   }
   device_->encode(shape, device_rows_);
   device_->wait();
-  frame.insert(frame.end(), payload.begin(), payload.end());
+  append_bytes(frame, payload);
   for (std::size_t place = 0; place < plans_.size(); ++place) {
     const store::SampleId sample = header.rows.rows[place].sample;
     if (plans_[place].base != RowBase::none) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "framework/bytes.h"
 #include "framework/coding/symbol_model.h"
 #include "kernels/random.h"
 
@@ -254,7 +255,7 @@ bool TransformEncoder::encode_transformed(const TensorHeader& header, const at::
   if (!state_.sent) message_.basis = state_.basis->part();
   state_.sent = true;
   write_transform_head(header.kind, message_, frame);
-  frame.insert(frame.end(), levels.begin(), levels.end());
+  append_bytes(frame, levels);
   count(changes, values);
   return true;
 }
@@ -311,7 +312,7 @@ void TransformEncoder::encode_whole(const TensorHeader& header, net::Frame& fram
           "a peer asks for {} tokens of sample {} of step {} again, which this end does not hold",
           row.length(), number(row.sample), number(header.step)));
     }
-    frame.insert(frame.end(), entry.begin(), entry.end());
+    append_bytes(frame, entry);
   }
   traffic_.resends += static_cast<std::uint64_t>(header.rows.size());
   traffic_.payload_bytes += frame.size() - begin;

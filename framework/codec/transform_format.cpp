@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "framework/bytes.h"
 #include "framework/coding/symbol_model.h"
 #include "framework/mixed_bits.h"
 
@@ -22,8 +23,7 @@ constexpr std::uint8_t kHasBasis = 1;  // flag
 
 template <class Value>
 void put(std::span<const Value> values, net::Frame& frame) {
-  const auto bytes = std::as_bytes(values);
-  frame.insert(frame.end(), bytes.begin(), bytes.end());
+  append_bytes(frame, std::as_bytes(values));
 }
 template <class Value>
 void put_one(const Value& value, net::Frame& frame) {

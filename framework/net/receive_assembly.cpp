@@ -1,5 +1,7 @@
 #include "framework/net/receive_assembly.h"
 
+#include "framework/bytes.h"
+
 namespace strait::net {
 namespace {
 
@@ -91,7 +93,7 @@ ReceiveAssembly::Outcome ReceiveAssembly::append(const MessageHeader& header,
     ask_again();
     return Outcome::corrupt;
   }
-  arriving_.insert(arriving_.end(), payload.begin(), payload.end());
+  append_bytes(arriving_, payload);
   expected_.offset += payload.size();
   return expected_.offset < length_ ? Outcome::taken : finish_frame();
 }
