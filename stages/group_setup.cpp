@@ -14,8 +14,8 @@ namespace {
 struct GroupMember {
   sync::GroupHello hello;
   std::shared_ptr<const nccl::Library> library;  // on a device
-  std::optional<sync::SharedMemory> memory;      // to sum in
-  std::optional<sync::SharedMemory> relay;
+  std::optional<net::SharedMemory> memory;       // to sum in
+  std::optional<net::SharedMemory> relay;
 };
 
 sync::GroupHello no_nccl(const GroupOptions& options, const std::string& why) {
@@ -63,7 +63,7 @@ std::unique_ptr<sync::FrameRelay> make_relay(GroupMember& member, const sync::Gr
                                              const sync::Membership& membership) {
   const std::size_t readers = membership.count() - 1;
   if (member.relay) return std::make_unique<sync::FrameRelay>(std::move(*member.relay), readers);
-  const auto key = sync::SharedMemoryKey::parse(first.relay);
+  const auto key = net::SharedMemoryKey::parse(first.relay);
   if (!key) {
     throw sync::SyncError(sync::SyncError::Kind::corrupt, "a replica sent no key of its relay");
   }

@@ -119,18 +119,19 @@ struct FrameRelay::Progress {
   std::atomic<std::uint32_t> ended;                // the writer is gone
 };
 
-SharedMemory FrameRelay::memory_for(std::size_t readers) {
-  return SharedMemory((readers + 1) * sizeof(Progress) + kRingBytes);
+net::SharedMemory FrameRelay::memory_for(std::size_t readers) {
+  return net::SharedMemory((readers + 1) * sizeof(Progress) + kRingBytes);
 }
 
-SharedMemory FrameRelay::open(SharedMemoryKey key, std::size_t readers, std::uint32_t writer) {
-  return {key, (readers + 1) * sizeof(Progress) + kRingBytes, writer};
+net::SharedMemory FrameRelay::open(net::SharedMemoryKey key, std::size_t readers,
+                                   std::uint32_t writer) {
+  return open_memory_of(writer, key, (readers + 1) * sizeof(Progress) + kRingBytes);
 }
 
-FrameRelay::FrameRelay(SharedMemory memory, std::size_t readers)
+FrameRelay::FrameRelay(net::SharedMemory memory, std::size_t readers)
     : memory_(std::move(memory)), readers_(readers) {}
 
-FrameRelay::FrameRelay(SharedMemory memory, std::size_t readers, std::size_t mine)
+FrameRelay::FrameRelay(net::SharedMemory memory, std::size_t readers, std::size_t mine)
     : memory_(std::move(memory)), readers_(readers), mine_(mine) {}
 
 FrameRelay::~FrameRelay() {

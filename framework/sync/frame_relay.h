@@ -20,12 +20,13 @@ namespace strait::sync {
 class FrameRelay {
  public:
   // The memory of the writer, whose key the readers get.
-  static SharedMemory memory_for(std::size_t readers);
-  static SharedMemory open(SharedMemoryKey key, std::size_t readers, std::uint32_t writer);
+  static net::SharedMemory memory_for(std::size_t readers);
+  static net::SharedMemory open(net::SharedMemoryKey key, std::size_t readers,
+                                std::uint32_t writer);
 
   // Of the writer, and of a reader: `mine` is its index.
-  FrameRelay(SharedMemory memory, std::size_t readers);
-  FrameRelay(SharedMemory memory, std::size_t readers, std::size_t mine);
+  FrameRelay(net::SharedMemory memory, std::size_t readers);
+  FrameRelay(net::SharedMemory memory, std::size_t readers, std::size_t mine);
   // Of the writer: readers get what was written, then LinkError (lost). Of a reader: the writer no
   // longer waits for it.
   ~FrameRelay();
@@ -62,7 +63,7 @@ class FrameRelay {
             std::chrono::steady_clock::time_point deadline);
   void check() const STRAIT_EXCLUDES(mutex_);
 
-  const SharedMemory memory_;
+  const net::SharedMemory memory_;
   const std::size_t readers_;
   const std::optional<std::size_t> mine_;  // nullopt: the writer
   // A frame that is read.

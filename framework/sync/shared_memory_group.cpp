@@ -1,15 +1,7 @@
 #include "framework/sync/shared_memory_group.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <limits>
-#include <random>
-#include <sstream>
-#include <system_error>
 #include <thread>
 
 #include "framework/net/link_error.h"
@@ -18,10 +10,6 @@
 namespace strait::sync {
 namespace {
 
-[[noreturn]] void no_memory(const char* what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
 // Between two looks at the progress of others.
 constexpr std::chrono::microseconds kPause{100};
 // Another layout of the memory is another version.
@@ -29,86 +17,35 @@ constexpr const char* kLayoutVersion = "layout 1";
 
 }  // namespace
 
-SharedMemory::SharedMemory(std::size_t bytes)
-    : descriptor_(memfd_create("strait-gradient", MFD_CLOEXEC)), bytes_(bytes) {
-  if (!descriptor_.open()) no_memory("memory that replicas share");
-  if (ftruncate(descriptor_.number(), static_cast<off_t>(bytes)) != 0) no_memory("memory to share");
-  // Numbers of processes and descriptors are those of some other memory on another host.
-  std::random_device random;
-  const std::uint64_t high = random();
-  const std::uint64_t low = random();
-  map();
-  token() = high << 32U | low;
-}
-
-SharedMemory::SharedMemory(SharedMemoryKey key, std::size_t bytes, std::uint32_t replica)
-    : bytes_(bytes) {
-  const std::string file = fmt::format("/proc/{}/fd/{}", key.process, key.descriptor);
-  // Not by a name in /dev/shm: a process that is killed would leave it there.
-  descriptor_ = FileDescriptor(open(file.c_str(), O_RDWR | O_CLOEXEC));
-  struct stat status {};
-  const bool there = descriptor_.open() && fstat(descriptor_.number(), &status) == 0;
-  const std::string why = there ? "it is something else" : std::generic_category().message(errno);
-  if (there && status.st_size == static_cast<off_t>(bytes)) {
-    map();
-    if (token() == key.token) return;
-    munmap(begin_, bytes_);
+net::SharedMemory open_memory_of(std::uint32_t replica, net::SharedMemoryKey key,
+                                 std::size_t bytes) {
+  try {
+    return {key, bytes};
+  } catch (const net::LinkError& error) {
+    throw net::LinkError(
+        error.kind(),
+        fmt::format("replica {}: {}. Replicas that sum in shared memory run on one host, as one "
+                    "user; otherwise set sync.group = \"never\"",
+                    replica, error.what()));
   }
-  throw net::LinkError(
-      net::LinkError::Kind::refused,
-      fmt::format(
-          "the shared memory of replica {} cannot be opened: {} ({}). Replicas that sum in shared "
-          "memory run on one host, as one user; otherwise set sync.group = \"never\"",
-          replica, why, file));
 }
 
-void SharedMemory::map() {
-  void* const at =
-      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_.number(), 0);
-  if (at == MAP_FAILED) no_memory("mapping memory that replicas share");
-  begin_ = static_cast<std::byte*>(at);
-}
-
-SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : descriptor_(std::move(other.descriptor_)),
-      begin_(std::exchange(other.begin_, nullptr)),
-      bytes_(other.bytes_) {}
-
-SharedMemory::~SharedMemory() {
-  if (begin_ != nullptr) munmap(begin_, bytes_);
-}
-
-std::uint64_t& SharedMemory::token() const { return *reinterpret_cast<std::uint64_t*>(begin_); }
-
-SharedMemoryKey SharedMemory::key() const { return {getpid(), descriptor_.number(), token()}; }
-
-std::string SharedMemoryKey::text() const {
-  return fmt::format("{} {} {}", process, descriptor, token);
-}
-
-std::optional<SharedMemoryKey> SharedMemoryKey::parse(const std::string& text) {
-  SharedMemoryKey key;
-  std::istringstream words(text);
-  words >> key.process >> key.descriptor >> key.token;
-  return words ? std::optional(key) : std::nullopt;
-}
-
-SharedMemory SharedMemoryGroup::memory_for(std::size_t values) {
-  return SharedMemory(sizeof(Progress) + values * sizeof(float));
+net::SharedMemory SharedMemoryGroup::memory_for(std::size_t values) {
+  return net::SharedMemory(sizeof(Progress) + values * sizeof(float));
 }
 
 GroupHello SharedMemoryGroup::hello(const std::string& place) {
   return {.kind = "shared memory", .version = kLayoutVersion, .place = place};
 }
 
-SharedMemoryGroup::SharedMemoryGroup(std::span<float> gradient, SharedMemory mine,
+SharedMemoryGroup::SharedMemoryGroup(std::span<float> gradient, net::SharedMemory mine,
                                      std::span<const GroupHello> hellos, Membership membership)
     : gradient_(gradient), membership_(std::move(membership)) {
   const std::size_t bytes = sizeof(Progress) + gradient.size_bytes();
   const auto open = [&](std::size_t member) {
-    const auto key = SharedMemoryKey::parse(hellos[member].memory);
+    const auto key = net::SharedMemoryKey::parse(hellos[member].memory);
     if (!key) throw SyncError(SyncError::Kind::corrupt, "a replica sent no key of its memory");
-    memories_.emplace_back(*key, bytes, membership_.members[member]);
+    memories_.push_back(open_memory_of(membership_.members[member], *key, bytes));
   };
   for (std::size_t member = 0; member < membership_.mine; ++member) open(member);
   memories_.push_back(std::move(mine));

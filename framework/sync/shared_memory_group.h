@@ -2,48 +2,15 @@
 
 #include <atomic>
 
-#include "framework/file_descriptor.h"
+#include "framework/net/shared_memory.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/replica_group.h"
 
 namespace strait::sync {
 
-// Where another process of the host finds memory, and what is at its begin then.
-struct SharedMemoryKey {
-  int process = 0;
-  int descriptor = 0;
-  std::uint64_t token = 0;
-
-  std::string text() const;
-  // std::nullopt: the text is no key.
-  static std::optional<SharedMemoryKey> parse(const std::string& text);
-};
-
-// Memory that another process of this host and user can open by its key. It goes with the last
-// process that has it open.
-class SharedMemory {
- public:
-  // std::system_error if there is none.
-  explicit SharedMemory(std::size_t bytes);
-  // net::LinkError (refused) with the replica whose memory cannot be opened, or is not that large.
-  SharedMemory(SharedMemoryKey key, std::size_t bytes, std::uint32_t replica);
-  SharedMemory(SharedMemory&& other) noexcept;
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-  ~SharedMemory();
-
-  SharedMemoryKey key() const;
-  std::byte* begin() const { return begin_; }
-
- private:
-  void map();
-
-  std::uint64_t& token() const;
-
-  FileDescriptor descriptor_;
-  std::byte* begin_ = nullptr;
-  std::size_t bytes_ = 0;
-};
+// LinkError (refused) with the replica whose memory cannot be opened, and what to do.
+net::SharedMemory open_memory_of(std::uint32_t replica, net::SharedMemoryKey key,
+                                 std::size_t bytes);
 
 // A group of replicas on the CPUs of one host. Each copies its gradient into memory of its own, the
 // owner of a share sums what all have there, in the order of the replicas, and all copy the sums.
@@ -51,11 +18,11 @@ class SharedMemory {
 class SharedMemoryGroup final : public ReplicaGroup {
  public:
   // The memory of this member, whose key its hello has.
-  static SharedMemory memory_for(std::size_t values);
+  static net::SharedMemory memory_for(std::size_t values);
   static GroupHello hello(const std::string& place);
 
   // `gradient` outlives the group; `hellos`: of all members.
-  SharedMemoryGroup(std::span<float> gradient, SharedMemory mine,
+  SharedMemoryGroup(std::span<float> gradient, net::SharedMemory mine,
                     std::span<const GroupHello> hellos, Membership membership);
 
   std::string name() const override { return "shared memory"; }
@@ -83,10 +50,10 @@ class SharedMemoryGroup final : public ReplicaGroup {
 
   const std::span<float> gradient_;
   const Membership membership_;
-  std::vector<SharedMemory> memories_;  // by member
-  std::vector<Range> ranges_;           // of this round
-  std::uint64_t before_ = 0;            // ranges of former rounds
-  std::size_t reduced_ = 0;             // of ranges_
+  std::vector<net::SharedMemory> memories_;  // by member
+  std::vector<Range> ranges_;                // of this round
+  std::uint64_t before_ = 0;                 // ranges of former rounds
+  std::size_t reduced_ = 0;                  // of ranges_
 };
 
 }  // namespace strait::sync

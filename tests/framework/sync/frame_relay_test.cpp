@@ -25,7 +25,7 @@ net::Frame frame_of(std::size_t bytes, std::mt19937_64& random) {
 // A relay with its readers, as processes of one host would have it.
 struct Relay {
   explicit Relay(std::size_t count) {
-    SharedMemory memory = FrameRelay::memory_for(count);
+    net::SharedMemory memory = FrameRelay::memory_for(count);
     for (std::size_t i = 0; i < count; ++i) {
       readers.push_back(
           std::make_unique<FrameRelay>(FrameRelay::open(memory.key(), count, 0), count, i));

@@ -37,7 +37,7 @@ class Member {
   }
 
   void join(const SyncSettings& settings, const Membership& own, const Membership& leaders,
-            LinkRow links, SharedMemory memory, const std::vector<GroupHello>& hellos,
+            LinkRow links, net::SharedMemory memory, const std::vector<GroupHello>& hellos,
             std::unique_ptr<FrameRelay> relay) {
     relay_ = std::move(relay);
     if (own.count() > 1) {
@@ -116,7 +116,7 @@ std::vector<std::unique_ptr<Member>> members_of(const Layout& layout, const Sync
     members.push_back(std::make_unique<Member>(layout, settings));
   }
   for (const auto& group : groups) {
-    std::vector<SharedMemory> memories;
+    std::vector<net::SharedMemory> memories;
     std::vector<GroupHello> hellos;
     for (std::size_t i = 0; i < group.size(); ++i) {
       memories.push_back(SharedMemoryGroup::memory_for(static_cast<std::size_t>(layout.size())));
@@ -124,8 +124,8 @@ std::vector<std::unique_ptr<Member>> members_of(const Layout& layout, const Sync
       hellos.back().memory = memories.back().key().text();
     }
     const std::size_t readers = group.size() - 1;
-    SharedMemory relayed = FrameRelay::memory_for(readers);
-    const SharedMemoryKey key = relayed.key();
+    net::SharedMemory relayed = FrameRelay::memory_for(readers);
+    const net::SharedMemoryKey key = relayed.key();
     std::vector<std::unique_ptr<FrameRelay>> relays;
     for (std::size_t i = 0; i < readers; ++i) {
       relays.push_back(
