@@ -22,6 +22,8 @@ struct LinkState {
   std::uint64_t resent_fragments = 0;
   std::uint64_t rejected_fragments = 0;  // wrong check, wrong generation, or repeated
   std::uint64_t reconnects = 0;
+  bool in_memory = false;       // fragments to the peer go through shared memory
+  std::string memory_problem;   // why memory cannot be shared, though it was asked for
   double bytes_per_second = 0;  // measured speed of the path to the peer; 0: unknown
   std::chrono::steady_clock::time_point last_heard{};  // anything, heartbeats too
   std::chrono::steady_clock::time_point last_data{};   // a byte of a frame
@@ -63,5 +65,17 @@ class Link {
   // The link that carries this link's frames, if this one wraps another. For reports of waits.
   virtual const Link* underlying() const { return this; }
 };
+
+// A wait, in words that fit the report's sentence.
+struct Wait {
+  std::string process;  // "stage 2.0"
+  std::string what;     // "forward of micro-batch 7"
+  std::chrono::steady_clock::time_point since;
+};
+
+// "stage 2.0 waits 41 s for forward of micro-batch 7 from stage 1.0 (host b): 3.1 of 16.8 MB
+// received, last byte 38 s ago". Pure: the clock is an argument.
+std::string stall_report(const Wait& wait, const LinkState& link,
+                         std::chrono::steady_clock::time_point now);
 
 }  // namespace strait::net

@@ -49,33 +49,37 @@ void write(const LinkProtocol::Outgoing& outgoing, zmq::message_t& message) {
   if (lent != nullptr) lent->written.store(true, std::memory_order_release);
 }
 
-using Seconds = std::chrono::duration<double>;
-
-// Each fragment takes the path about this long. A frame is sent in several fragments, so that the
-// times of their confirmations show the path's speed.
-constexpr Seconds kFragment{0.01};
-// Smaller fragments cost more than their confirmations are worth, unless they take kLongest.
-constexpr std::uint64_t kUsualLeast = std::uint64_t{32} << 10;
-// Well below kSilence: nothing else arrives while a fragment crosses a slow path.
-constexpr Seconds kLongest{0.25};
-// Fewer parts would not show a path that has become slow while the frame is sent.
-constexpr std::uint64_t kParts = 3;
-constexpr std::uint64_t kLeastPart = kUsualLeast / 2;
-
-// Longer than a round trip, since within one round trip nothing is confirmed on a fast path either.
-constexpr Seconds kInterval{0.5};
-// A path that another link used for a moment is not slow, so the bound is loose.
-constexpr double kFaster = 4;
-
 }  // namespace
 
-LinkEnd::LinkEnd(ProtocolOptions options, std::function<void()> wake, Uplink& uplink)
+LinkEnd::LinkEnd(const ProtocolOptions& options, std::function<void()> wake, Uplink& uplink)
     : priority_(options.link.priority),
       wake_(std::move(wake)),
       uplink_(uplink),
-      protocol_(std::move(options), std::chrono::steady_clock::now()) {
-  // The pace of a background link is that of one queue.
-  if (priority_ == Priority::background) limit_flows(1, 1);
+      protocol_(options, std::chrono::steady_clock::now()) {
+  const bool in_memory = options.link.shared_memory && priority_ == Priority::foreground;
+  // The pace of a background link is that of one queue. References to memory fit into one, too.
+  if (in_memory || priority_ == Priority::background) limit_flows(1, 1);
+  const MutexLock lock(mutex_);
+  if (in_memory) share_memory();
+}
+
+void LinkEnd::share_memory() {
+  try {
+    memory_.emplace();
+    protocol_.announce_memory(memory_->announcement());
+  } catch (const std::system_error& error) {
+    memory_problem_ = error.what();
+  }
+}
+
+void LinkEnd::follow_peer_memory() {
+  const auto announcement = protocol_.take_peer_memory();
+  if (!announcement || !memory_) return;
+  try {
+    if (memory_->accept(*announcement)) protocol_.announce_memory(memory_->announcement());
+  } catch (const std::runtime_error& error) {  // the peer's memory or this process's address space
+    memory_problem_ = error.what();
+  }
 }
 
 void LinkEnd::limit_flows(unsigned least, unsigned most) {
@@ -106,6 +110,10 @@ std::uint64_t LinkEnd::fragment_limit(Time now) {
   const SendWindow& window = protocol_.window();
   if (!window.has_fragment()) return 0;
   if (priority_ == Priority::background) return pace_.allowance(now, uplink_);
+  if (sends_in_memory()) {
+    memory_->confirm(window.attempt(), window.received_offset());
+    return memory_->payload_limit(FragmentSize::part_of(window.next_frame_bytes()));
+  }
   // Updated here as well, because confirmations may be missing for long.
   fragment_.update(now, window.cursor_offset(), window.received_offset());
   return std::min(fragment_.limit(rate_.bytes_per_second()),
@@ -116,7 +124,7 @@ void LinkEnd::note_fragment(Time now, std::uint64_t payload) {
   const std::uint64_t bytes = kHeaderBytes + payload;
   if (priority_ == Priority::foreground) {
     rate_.fragment_sent(now, protocol_.window().cursor_offset(), protocol_.window().has_fragment());
-    uplink_.foreground_sent(bytes, rate_.back_to_back_rate());
+    if (!sends_in_memory()) uplink_.foreground_sent(bytes, rate_.back_to_back_rate());
   } else {
     pace_.sent(now, protocol_.window().cursor_offset(), bytes, uplink_);
   }
@@ -125,7 +133,7 @@ void LinkEnd::note_fragment(Time now, std::uint64_t payload) {
 void LinkEnd::report_to_uplink() {
   using Load = Uplink::Load;
   Load load = Load::none;
-  if (protocol_.connected() && !protocol_.window().all_received()) {
+  if (protocol_.connected() && !protocol_.window().all_received() && !sends_in_memory()) {
     load = protocol_.window().has_fragment() ? Load::waiting : Load::in_flight;
   }
   uplink_.change(priority_, std::exchange(load_, load), load);
@@ -208,6 +216,8 @@ void LinkEnd::abort(const LinkError& cause) {
 LinkState LinkEnd::state() const {
   const MutexLock lock(mutex_);
   LinkState state = protocol_.state();
+  state.in_memory = sends_in_memory();
+  state.memory_problem = memory_problem_;
   // The meter of a background link would count the time in which the link yields.
   state.bytes_per_second =
       priority_ == Priority::foreground ? rate_.bytes_per_second() : pace_.bytes_per_second();
@@ -244,12 +254,14 @@ void LinkEnd::close_flow(unsigned flow) {
 }
 
 void LinkEnd::arrived(Time now, const zmq::message_t& message, unsigned flow) {
-  const auto* first = static_cast<const std::byte*>(message.data());
+  std::span<const std::byte> bytes(static_cast<const std::byte*>(message.data()), message.size());
+  if (memory_) bytes = memory_->resolve(bytes);
   connection_.follow(message, std::popcount(flows().used) > 1);
   {
     const MutexLock lock(mutex_);
     const std::uint32_t attempt = protocol_.window().attempt();
-    protocol_.receive(now, {first, message.size()}, flow);
+    protocol_.receive(now, bytes, flow);
+    follow_peer_memory();
     measure(now);
     if (protocol_.window().attempt() != attempt) {
       // A new attempt means that bytes in flight were lost, perhaps with the whole path. The new
@@ -317,6 +329,10 @@ bool LinkEnd::compose(Time now, zmq::message_t& message) {
     note_fragment(now, next->payload.size());
     // Background links yield to these bytes from now on.
     report_to_uplink();
+    if (sends_in_memory() && next->payload.size() >= MemoryTransport::kLeastPayload) {
+      memory_->write(next->header, next->payload, protocol_.window().cursor_offset(), message);
+      return true;
+    }
   }
   write(*next, message);
   return true;
@@ -327,34 +343,6 @@ bool LinkEnd::compose_heartbeat(Time now, unsigned flow, zmq::message_t& message
   const std::optional<LinkProtocol::Outgoing> next = protocol_.next_heartbeat(now, flow);
   if (next) write(*next, message);
   return next.has_value();
-}
-
-void FragmentSize::update(Time now, std::uint64_t sent, std::uint64_t confirmed) {
-  if (confirmed >= sent) {
-    busy_ = false;
-    most_ = std::numeric_limits<double>::infinity();
-  } else if (!busy_) {
-    busy_ = true;
-    began_ = now;
-    base_ = confirmed;
-  } else if (const Seconds passed = now - began_; passed >= kInterval) {
-    most_ = kFaster * static_cast<double>(confirmed - std::min(base_, confirmed)) / passed.count();
-    began_ = now;
-    base_ = confirmed;
-  }
-}
-
-std::uint64_t FragmentSize::limit(double rate) const {
-  const double bytes_per_second = std::min(rate, most_);
-  const auto in = [bytes_per_second](Seconds time) {
-    const double bytes = bytes_per_second * time.count();
-    return static_cast<std::uint64_t>(std::min(bytes, static_cast<double>(kMaxFragmentBytes)));
-  };
-  return std::max(in(kFragment), std::clamp(in(kLongest), kLeast, kUsualLeast));
-}
-
-std::uint64_t FragmentSize::part_of(std::uint64_t frame_bytes) {
-  return std::max(frame_bytes / kParts + 1, kLeastPart);
 }
 
 }  // namespace strait::net

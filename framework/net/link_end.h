@@ -1,6 +1,5 @@
 #pragma once
 
-#include <limits>
 #include <zmq.hpp>
 
 #include "framework/mutex.h"
@@ -8,41 +7,12 @@
 #include "framework/net/flow_count.h"
 #include "framework/net/inbox.h"
 #include "framework/net/link_protocol.h"
+#include "framework/net/memory_transport.h"
 #include "framework/net/rate_meter.h"
 #include "framework/net/socket_settings.h"
 #include "framework/net/uplink.h"
 
 namespace strait::net {
-
-// How large a fragment may be, so that a path of any speed carries it well before it counts as
-// silent. Pure: no clock, no lock.
-//
-// A measured rate is the best one of some time, and a path may slow down suddenly. While bytes are
-// in flight without a pause, the path is assumed to be at most a few times as fast as its recent
-// confirmations.
-class FragmentSize {
- public:
-  using Time = std::chrono::steady_clock::time_point;
-
-  // The size on an unknown path, and the least size ever: 3.3 s at 10 kbit/s.
-  static constexpr std::uint64_t kLeast = 4096;
-
-  // `sent`: the position in the stream up to which everything is sent. `confirmed`: up to which the
-  // peer has it.
-  void update(Time now, std::uint64_t sent, std::uint64_t confirmed);
-
-  // `rate`: measured, in bytes per second; 0: not measured yet.
-  std::uint64_t limit(double rate) const;
-  // The largest part of a frame of this size. Without this bound a path that was once fast would
-  // get whole frames, whose confirmations never show that it has become slow.
-  static std::uint64_t part_of(std::uint64_t frame_bytes);
-
- private:
-  bool busy_ = false;
-  Time began_{};
-  std::uint64_t base_ = 0;                                 // confirmed when the interval began
-  double most_ = std::numeric_limits<double>::infinity();  // bytes per second
-};
 
 // A Link over the protocol core. The program's threads use one side, the net thread the other, and
 // one mutex is between them. Messages go through compose() and arrived(); the class does not know
@@ -53,7 +23,7 @@ class LinkEnd : public InboxLink {
 
   // wake: called after every change that concerns the net thread, by any thread; must not block.
   // uplink: shared with the other ends of the net thread, and used by that thread only.
-  LinkEnd(ProtocolOptions options, std::function<void()> wake, Uplink& uplink);
+  LinkEnd(const ProtocolOptions& options, std::function<void()> wake, Uplink& uplink);
 
   bool send_until(Frame& frame, Time deadline) override;
   Frame receive() override;
@@ -91,6 +61,9 @@ class LinkEnd : public InboxLink {
   void measure(Time now) STRAIT_REQUIRES(mutex_);
   std::uint64_t fragment_limit(Time now) STRAIT_REQUIRES(mutex_);
   void note_fragment(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);
+  void share_memory() STRAIT_REQUIRES(mutex_);
+  void follow_peer_memory() STRAIT_REQUIRES(mutex_);
+  bool sends_in_memory() const { return memory_ && memory_->peer_reads(); }
   void report_to_uplink() STRAIT_REQUIRES(mutex_);
   // Wakes what waits for a change. Not with the lock: a woken thread would block on it at once.
   void announce() STRAIT_EXCLUDES(mutex_);
@@ -101,12 +74,15 @@ class LinkEnd : public InboxLink {
   const Priority priority_;
   const std::function<void()> wake_;
   Uplink& uplink_;
-  ConnectionBytes connection_;              // used by the net thread only
+  ConnectionBytes connection_;  // used by the net thread only
+  // Changed under mutex_; resolve() is called by the net thread without it. Empty: none is shared.
+  std::optional<MemoryTransport> memory_;
   Uplink::Load load_ = Uplink::Load::none;  // as last reported to the uplink; net thread only
   mutable Mutex mutex_;
   Condition changed_;
   std::function<void()> on_arrival_ STRAIT_GUARDED_BY(mutex_);  // of an inbox; empty: none
   LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
+  std::string memory_problem_ STRAIT_GUARDED_BY(mutex_);
   RateMeter rate_ STRAIT_GUARDED_BY(mutex_);
   FlowCount flow_count_ STRAIT_GUARDED_BY(mutex_);
   FragmentSize fragment_ STRAIT_GUARDED_BY(mutex_);  // of a foreground link

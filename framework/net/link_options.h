@@ -30,6 +30,10 @@ struct LinkOptions {
   // reconnect window after kSilence; 0: the link fails as soon as its path breaks
   std::chrono::milliseconds hold{120'000};
   Priority priority = Priority::foreground;
+  // Both ends are processes of one host, and no path between them is to be imitated: fragments of a
+  // foreground link go through shared memory where it can be had. Plaintext nodes share none, since
+  // a peer has proved nothing.
+  bool shared_memory = false;
 };
 
 }  // namespace strait::net

@@ -115,6 +115,10 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message, unsigne
     status_due_ = true;
     return;
   }
+  if (header.kind == MessageKind::memory) {
+    peer_memory_.emplace(parsed.payload.begin(), parsed.payload.end());
+    return;
+  }
   accept_flow(header, flow);
   if (header.kind == MessageKind::fragment) {
     return accept_fragment(now, header, parsed.payload, flow);
@@ -191,6 +195,7 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   state_.last_heard = now;
   agreed_ = true;
   greeted_ = true;
+  memory_due_ = true;
   status_at_ = now;
   asked_at_ = now;
 }
@@ -338,6 +343,9 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
     return message;
   }
   if (greeted_ && std::exchange(resend_due_, false)) return outgoing(MessageKind::resend);
+  if (greeted_ && !memory_payload_.empty() && std::exchange(memory_due_, false)) {
+    return outgoing(MessageKind::memory, memory_payload_);
+  }
   return std::nullopt;
 }
 

@@ -60,6 +60,15 @@ class LinkProtocol {
   void tick(Time now);  // several times a second, after the messages that have arrived
   // Why handshakes failed; part of the error if no hello succeeds.
   void record_problem(std::string message) { problem_ = std::move(message); }
+  // The payload of MessageKind::memory: sent once the peer is greeted, and on each new path.
+  void announce_memory(std::vector<std::byte> announcement) {
+    memory_payload_ = std::move(announcement);
+    memory_due_ = true;
+  }
+  // The same, of the peer, once; std::nullopt: nothing new.
+  std::optional<std::vector<std::byte>> take_peer_memory() {
+    return std::exchange(peer_memory_, std::nullopt);
+  }
   void set_peer_address(std::string address) { options_.peer_address = std::move(address); }
 
   // The next message to send now: seal(header, …payload…). The payload is valid until the next call
@@ -141,11 +150,14 @@ class LinkProtocol {
   bool refusal_due_ = false;
   bool greeting_due_ = false;
   bool resend_due_ = false;
+  bool memory_due_ = false;
   bool status_due_ = false;
   MessageKind final_kind_ = MessageKind::abort;
   std::vector<std::byte> final_payload_;
   std::vector<std::byte> refusal_words_;
   std::vector<std::byte> greeting_words_;
+  std::vector<std::byte> memory_payload_;  // empty: no memory is shared
+  std::optional<std::vector<std::byte>> peer_memory_;
 
   Time created_at_;
   Time ticked_;

@@ -80,6 +80,7 @@ ProtocolOptions protocol_options(const NodeOptions& node, const LinkOptions& lin
   options.incarnation = random_incarnation();
   options.peer_address = std::move(peer_address);
   options.link = link;
+  options.link.shared_memory = link.shared_memory && !node.plaintext;
   return options;
 }
 

@@ -39,6 +39,7 @@ bool is_lying(const MessageHeader& header) {
     case MessageKind::hello_reply:
     case MessageKind::refuse:
     case MessageKind::abort:
+    case MessageKind::memory:
       return length > kMaxHelloBytes;
   }
   return true;

@@ -10,7 +10,7 @@ namespace strait::net {
 // pure.
 
 inline constexpr std::uint32_t kMagic = 0x54525453;  // "STRT" as bytes
-inline constexpr std::uint8_t kProtocolVersion = 3;
+inline constexpr std::uint8_t kProtocolVersion = 4;
 inline constexpr std::size_t kHeaderBytes = 112;
 
 // Limits that are checked before anything is allocated.
@@ -30,8 +30,9 @@ enum class MessageKind : std::uint8_t {
   resend,       // send again from `received` on
   abort,        // the link was ended on purpose; payload: words
   bye,          // the other end was closed
+  memory,       // where the sender's memory is, and whether it reads the receiver's
 };
-inline constexpr MessageKind kLastKind = MessageKind::bye;
+inline constexpr MessageKind kLastKind = MessageKind::memory;
 
 // A position in the stream of one direction: byte `offset` of frame `sequence`. The end of a frame
 // is the start of the next one.

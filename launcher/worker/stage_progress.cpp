@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "framework/net/stall_report.h"
+#include "framework/net/link.h"
 #include "framework/store/file_progress.h"
 #include "launcher/worker/stage_reporter.h"
 

@@ -1,10 +1,10 @@
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <deque>
 #include <random>
 
-#include "framework/net/link_end.h"
 #include "framework/net/rate_meter.h"
 #include "framework/net/wire_format.h"
 

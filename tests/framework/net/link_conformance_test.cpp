@@ -297,6 +297,8 @@ INSTANTIATE_TEST_SUITE_P(ZmqPlain, LinkConformance, testing::Values(&make_plain_
 INSTANTIATE_TEST_SUITE_P(ZmqBackground, LinkConformance, testing::Values(&make_background_pair));
 INSTANTIATE_TEST_SUITE_P(ZmqFlows, LinkConformance, testing::Values(&make_flows_pair));
 INSTANTIATE_TEST_SUITE_P(BadPath, LinkConformance, testing::Values(&make_bad_path_pair));
+INSTANTIATE_TEST_SUITE_P(SharedMemory, LinkConformance, testing::Values(&make_shared_memory_pair));
+INSTANTIATE_TEST_SUITE_P(CutMemory, LinkConformance, testing::Values(&make_cut_memory_pair));
 
 }  // namespace
 }  // namespace strait::net

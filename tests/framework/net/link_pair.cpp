@@ -33,6 +33,7 @@ LinkOptions link_options(const EndSetup& setup, const ProcessName& peer, const s
   options.connect_limit = setup.connect_limit;
   options.hold = setup.hold;
   options.priority = setup.priority;
+  options.shared_memory = setup.shared_memory;
   return options;
 }
 
@@ -85,7 +86,23 @@ std::unique_ptr<LinkPair> make_background_pair(const EndSetup& left, const EndSe
   return make_zmq_pair(lefts, rights);
 }
 
+std::unique_ptr<LinkPair> make_shared_memory_pair(const EndSetup& left, const EndSetup& right) {
+  EndSetup lefts = left;
+  EndSetup rights = right;
+  lefts.shared_memory = rights.shared_memory = true;
+  return make_zmq_pair(lefts, rights);
+}
+
 namespace {
+
+PathConditions bad_path() {
+  using std::chrono::milliseconds;
+  return {.bits_per_second = 200'000'000,
+          .delay = milliseconds(2),
+          .loss = 0.001,
+          .cut_every = milliseconds(500),
+          .cut_for = milliseconds(20)};
+}
 
 // The end of a link that has several flows from the start. A node opens one on a loopback.
 class FlowsEnd final : public LinkEnd {
@@ -153,13 +170,14 @@ std::unique_ptr<LinkPair> make_flows_pair(const EndSetup& left, const EndSetup& 
 }
 
 std::unique_ptr<LinkPair> make_bad_path_pair(const EndSetup& left, const EndSetup& right) {
-  using std::chrono::milliseconds;
-  return make_zmq_pair(left, right, false,
-                       {.bits_per_second = 200'000'000,
-                        .delay = milliseconds(2),
-                        .loss = 0.001,
-                        .cut_every = milliseconds(500),
-                        .cut_for = milliseconds(20)});
+  return make_zmq_pair(left, right, false, bad_path());
+}
+
+std::unique_ptr<LinkPair> make_cut_memory_pair(const EndSetup& left, const EndSetup& right) {
+  EndSetup lefts = left;
+  EndSetup rights = right;
+  lefts.shared_memory = rights.shared_memory = true;
+  return make_zmq_pair(lefts, rights, false, bad_path());
 }
 
 std::chrono::steady_clock::time_point in_seconds(double seconds) {

@@ -16,6 +16,7 @@ struct EndSetup {
   std::chrono::milliseconds connect_limit{20'000};
   std::chrono::milliseconds hold{20'000};
   Priority priority = Priority::foreground;
+  bool shared_memory = false;
 };
 
 // The two ends of one link, stage 0.0 on the left and stage 1.0 on the right, and what carries
@@ -40,6 +41,9 @@ std::unique_ptr<ZmqPair> make_zmq_pair(const EndSetup& left, const EndSetup& rig
 std::unique_ptr<LinkPair> make_curve_pair(const EndSetup& left, const EndSetup& right);
 std::unique_ptr<LinkPair> make_plain_pair(const EndSetup& left, const EndSetup& right);
 std::unique_ptr<LinkPair> make_background_pair(const EndSetup& left, const EndSetup& right);
+std::unique_ptr<LinkPair> make_shared_memory_pair(const EndSetup& left, const EndSetup& right);
+// The same, over a connection that is slow and cut twice a second.
+std::unique_ptr<LinkPair> make_cut_memory_pair(const EndSetup& left, const EndSetup& right);
 // Over four flows, each of which is cut after a megabyte.
 std::unique_ptr<LinkPair> make_flows_pair(const EndSetup& left, const EndSetup& right);
 // Over a path that is slow, far, lossy and cut twice a second.

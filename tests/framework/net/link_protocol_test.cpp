@@ -649,8 +649,8 @@ TEST_F(LinkProtocolPair, OtherProtocolVersionIsNamedWithBothNumbersAtBothEnds) {
   ASSERT_TRUE(right->error());
   EXPECT_EQ(right->error()->kind(), LinkError::Kind::refused);
   EXPECT_NE(std::string(right->error()->what())
-                .find("version 4 of the link protocol, stage 1.0 "
-                      "version 3"),
+                .find("version 5 of the link protocol, stage 1.0 "
+                      "version 4"),
             std::string::npos)
       << right->error()->what();
   // The later version gets an answer in ours, and says so in its turn.

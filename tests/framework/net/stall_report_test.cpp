@@ -1,7 +1,7 @@
 // The sentence that a user sees when nothing moves.
-#include "framework/net/stall_report.h"
-
 #include <gtest/gtest.h>
+
+#include "framework/net/link.h"
 
 namespace strait::net {
 namespace {

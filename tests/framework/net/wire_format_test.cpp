@@ -64,8 +64,8 @@ TEST(WireFormatTest, WhatIsSealedIsReadBack) {
 TEST(WireFormatTest, ExampleOfThePageIsWhatIsWritten) {
   const Message message = sealed(fragment_header(), 4);
   const std::string expected =
-      "535452548aaf36bb"
-      "0304050203000000"
+      "53545254fbb7e6a5"
+      "0404050203000000"
       "00112233445566778899aabbccddeeff"
       "0700000000000000"
       "0000100000000000"

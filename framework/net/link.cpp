@@ -1,4 +1,4 @@
-#include "framework/net/stall_report.h"
+#include "framework/net/link.h"
 
 #include <fmt/format.h>
 
