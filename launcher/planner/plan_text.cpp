@@ -12,6 +12,7 @@
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/recipe/run_files.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
 namespace {
@@ -165,6 +166,7 @@ std::string link_table(const plan::Plan& plan, std::size_t columns) {
     if (plan.recipe.hosts.simulate.any() && (only.empty() || only == link.name)) {
       return "CURVE, simulated";
     }
+    if (plan::shares_memory(plan, link)) return "shared memory";
     const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
     return same_host ? "CURVE over loopback" : "CURVE over TCP";
   };

@@ -120,7 +120,8 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
   link.forward_uplink_bytes_per_second = forward.uplink;
   link.backward_uplink_bytes_per_second = backward.uplink;
   link.latency_seconds = (forward.seconds + backward.seconds) / 2;
-  link.transport_seconds_per_byte = 1 / plan::kLoopbackBytesPerSecond;
+  link.transport_seconds_per_byte =
+      1 / (forward.in_memory ? plan::kMemoryLinkBytesPerSecond : plan::kLoopbackBytesPerSecond);
   return link;
 }
 

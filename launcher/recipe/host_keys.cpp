@@ -182,10 +182,12 @@ RecipeValue host_list_value(const std::vector<RecipeHost>& hosts) {
 
 // ---- keys
 
+using key_kinds::flag;
 using key_kinds::integer;
 using key_kinds::number;
 using key_kinds::text;
 using key_kinds::text_list;
+using key_kinds::written_if_set;
 using Hosts = Recipe::Hosts;
 
 template <auto Member>
@@ -308,7 +310,10 @@ std::vector<RecipeKey> host_keys() {
              "per second, of the launcher's link for file transfer to hosts; absent: all"),
       number("hosts.link_megabits", in_hosts<&Hosts::link_megabits>(), kMegabits,
              "per second, of each host's line, or on one machine each process's, in each "
-             "direction: for forecasts and choices based on them; absent: assumed")};
+             "direction: for forecasts and choices based on them; absent: assumed"),
+      written_if_set(flag("hosts.shared_memory", in_hosts<&Hosts::shared_memory>(),
+                          "false: links between processes of one host send everything over "
+                          "loopback, encrypted; absent: true"))};
 }
 
 }  // namespace strait::recipe

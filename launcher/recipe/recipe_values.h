@@ -137,6 +137,7 @@ struct HostSettings {
   std::vector<RecipeHost> spare;  // take the place of lost ones
   net::PathConditions simulate;   // of every link; for local
   std::string simulate_link;      // set: of this one only, and the plan does not expect it
+  bool shared_memory = true;      // links between processes of one host send through memory
   bool operator==(const HostSettings&) const = default;
 };
 

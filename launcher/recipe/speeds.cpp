@@ -62,6 +62,10 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   const net::PathConditions& simulated = plan.recipe.hosts.simulate;
   if (simulated.any() && plan.recipe.hosts.simulate_link.empty()) return simulated_speed(simulated);
   PathSpeed speed;
+  if (from == to && plan.recipe.hosts.shared_memory) {
+    speed.in_memory = true;
+    speed.bytes_per_second = speed.uplink = speed.downlink = kMemoryLinkBytesPerSecond;
+  }
   const recipe::MeasuredLink* link =
       plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
   // On one machine a stated line is that of each process; of several hosts, none is inside a host.
@@ -89,6 +93,14 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   speed.uplink = sends.up.value_or(speed.uplink);
   speed.bytes_per_second = std::min({speed.bytes_per_second, speed.uplink, speed.downlink});
   return speed;
+}
+
+bool shares_memory(const Plan& plan, const Plan::Link& link) {
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  const std::string& only = hosts.simulate_link;
+  const bool simulated = hosts.simulate.any() && (only.empty() || only == link.name);
+  return hosts.shared_memory && !simulated &&
+         plan.process(link.connects).host_index == plan.process(link.listens).host_index;
 }
 
 PathSpeeds direct_speeds(const Plan& plan) {

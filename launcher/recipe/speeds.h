@@ -12,6 +12,8 @@ inline constexpr double kAssumedFlopsOfGpu = 6e13;  // in bfloat16
 inline constexpr double kAssumedFlopsOfGpuInFloat32 = 1.5e13;
 inline constexpr double kAssumedBackwardCost = 2.0;         // relative to a forward
 inline constexpr double kLoopbackBytesPerSecond = 4e9 / 8;  // CURVE; also the most of any path
+// A link in shared memory: what the thread of a link copies and checks at each end.
+inline constexpr double kMemoryLinkBytesPerSecond = 16e9 / 8;
 // Between hosts of which nothing is known: the line of an office. A wide one has to be stated or
 // measured before a plan uses it, so that no layout is chosen for a line that is not there.
 inline constexpr double kAssumedLineBytesPerSecond = 1e8 / 8;
@@ -30,7 +32,8 @@ struct PathSpeed {
   double bytes_per_second = kLoopbackBytesPerSecond;  // of one link, with the flows that it opens
   double seconds = 0;                                 // one-way latency
   bool measured = false;
-  bool stated = false;  // by the recipe, also as simulated
+  bool stated = false;     // by the recipe, also as simulated
+  bool in_memory = false;  // of one host: nothing is encrypted
   // What the sender's line and the receiver's have for all of their paths together, as far as this
   // path shows: a message takes its share of both.
   double uplink = kLoopbackBytesPerSecond;
@@ -40,6 +43,8 @@ struct PathSpeed {
 // Speed between two hosts of the plan, or two processes of one host: simulated (hosts.simulate),
 // measured (plan.speeds) within the lines that the recipe states, stated, or assumed.
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to);
+// Whether a link asks for shared memory: both ends are on one host, and it is not simulated.
+bool shares_memory(const Plan& plan, const Plan::Link& link);
 // Whether a path between two hosts is neither measured, simulated nor stated.
 bool assumes_lines(const Plan& plan);
 

@@ -1,5 +1,7 @@
 #include "launcher/worker/stage_reporter.h"
 
+#include <spdlog/spdlog.h>
+
 #include "launcher/worker/compute_device.h"
 
 namespace strait::worker {
@@ -112,6 +114,9 @@ std::vector<run::LinkTraffic> StageReporter::links_since_last() {
   for (const WatchedLink& watched : links_) {
     const net::LinkState state = watched.link->state();
     const net::LinkState before = std::exchange(link_states_[state.name], state);
+    if (state.memory_problem != before.memory_problem) {
+      spdlog::info("{} goes over loopback: {}", state.name, state.memory_problem);
+    }
     links.push_back({state.name, state.peer, state.sent_bytes - before.sent_bytes,
                      state.received_bytes - before.received_bytes, state.bytes_per_second});
   }

@@ -12,6 +12,7 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::worker {
 namespace {
@@ -212,6 +213,7 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
   options.name = link.name;
   options.peer = link.listens == job.process ? link.connects : link.listens;
   options.peer_public_key = job.peer_keys.at(options.peer.text());
+  options.shared_memory = plan::shares_memory(job.plan, link);
   // The plan's hash covers everything. The other terms let a mismatch name what differs.
   options.terms = {{"build", base::build_id()}};
   const models::ModelDescription model = models::describe(planner::planned_model(job.plan));

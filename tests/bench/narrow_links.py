@@ -75,7 +75,7 @@ def make_bench(folder, steps, small):
     lines = (folder / "text.txt").read_text().splitlines()
     (folder / "text.txt").write_text("\n".join(lines[: rows + 1]) + "\n")
     settings = {"pipeline.stages": 2, "pipeline.depth": 1, "train.steps": steps}
-    settings |= {"hosts.ports": f"{PORT}-{PORT}"}
+    settings |= {"hosts.ports": f"{PORT}-{PORT}", "hosts.shared_memory": False}
     for name, codec in CODECS.items():
         machinery.write_recipe(folder, file_name(name), settings | codec)
 

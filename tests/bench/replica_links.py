@@ -39,7 +39,7 @@ def make_bench(folder, steps, small):
     settings = {
         "pipeline.stages": 1, "pipeline.replicas": REPLICAS, "train.steps": steps,
         "train.batch": 2 * machinery.MICRO_BATCHES * REPLICAS,
-        "hosts.ports": f"{narrow_links.PORT}-{narrow_links.PORT + 1}",
+        "hosts.ports": f"{narrow_links.PORT}-{narrow_links.PORT + 1}", "hosts.shared_memory": False,
     }
     for name, method in ALL_METHODS.items():
         machinery.write_recipe(folder, narrow_links.file_name(name), settings | method)

@@ -64,7 +64,7 @@ def make_bench(folder, steps, small):
         settings = {
             "data.train": f"{tokens}.safetensors", "data.tokenizer": None, "data.row": row, "pipeline.stages": 2,
             "train.steps": steps, "train.batch": ROWS, "train.micro_batch": 1, "train.learning_rate": 1e-4,
-            "hosts.ports": "47000-47007",
+            "hosts.ports": "47000-47007", "hosts.shared_memory": False,
         }
         machinery.write_recipe(folder, name, settings | codec)
     return sizes["vocab_size"] * sizes["n_embd"] * 4

@@ -44,7 +44,7 @@ def make_bench(folder, options, ports):
         settings = {
             "pipeline.stages": options.stages, "pipeline.schedule": schedule, "train.steps": options.steps,
             "train.batch": 2 * MICRO_BATCHES, "hosts.ports": f"{ports[0]}-{ports[-1]}",
-            "hosts.link_megabits": options.mbit,
+            "hosts.link_megabits": options.mbit, "hosts.shared_memory": False,
         }
         machinery.write_recipe(folder, schedule, settings)
 

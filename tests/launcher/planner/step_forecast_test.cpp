@@ -122,7 +122,7 @@ TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
   plan::Plan plan = plan_over_two_hosts();
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLineBytesPerSecond);
   EXPECT_EQ(plan::path_speed(plan, 0, 1).seconds, plan::kAssumedLineSeconds);
-  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, plan::kLoopbackBytesPerSecond);
+  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, plan::kMemoryLinkBytesPerSecond);
   EXPECT_FALSE(plan::path_speed(plan, 0, 1).measured);
   plan.recipe.hosts.link_megabits = 80;
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e7);
@@ -130,12 +130,36 @@ TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e6);
   EXPECT_EQ(plan::path_speed(plan, 1, 0).seconds, 0.03);
   EXPECT_TRUE(plan::path_speed(plan, 0, 1).measured);
-  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, plan::kLoopbackBytesPerSecond)
+  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, plan::kMemoryLinkBytesPerSecond)
       << "what stays in a host is not on its line";
   plan.recipe.hosts.link_megabits.reset();
   plan.speeds.links = {{"a", "b", 100e9, 0, 0}};
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kLoopbackBytesPerSecond)
       << "sealing";
+}
+
+TEST(Speeds, LinksInsideAHostAreInMemoryUnlessTheRecipeSaysOtherwise) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan::Plan::Link link;
+  link.name = "boundary 0>1";
+  link.connects = {0, 0};
+  link.listens = {1, 0};
+  EXPECT_FALSE(plan::shares_memory(plan, link)) << "between hosts";
+  EXPECT_FALSE(plan::path_speed(plan, 0, 1).in_memory);
+  plan.processes[1].host_index = 0;
+  EXPECT_TRUE(plan::shares_memory(plan, link));
+  EXPECT_TRUE(plan::path_speed(plan, 0, 0).in_memory);
+  plan.recipe.hosts.simulate.delay = std::chrono::milliseconds(1);
+  EXPECT_FALSE(plan::shares_memory(plan, link)) << "simulated";
+  EXPECT_FALSE(plan::path_speed(plan, 0, 0).in_memory);
+  plan.recipe.hosts.simulate_link = "boundary 1>2";
+  EXPECT_TRUE(plan::shares_memory(plan, link)) << "another link is simulated";
+  plan.recipe.hosts.simulate_link = link.name;
+  EXPECT_FALSE(plan::shares_memory(plan, link));
+  plan.recipe.hosts = {};
+  plan.recipe.hosts.shared_memory = false;
+  EXPECT_FALSE(plan::shares_memory(plan, link));
+  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, plan::kLoopbackBytesPerSecond);
 }
 
 TEST(Speeds, LinesAreThoseOfHosts) {
