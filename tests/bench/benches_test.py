@@ -116,8 +116,14 @@ def transfer_bench():
     assert by["chain"]["sent_by_launcher"] < whole, "each host has the file from the one before"
 
 
-PROGRAMS = {one.__name__: one for one in (attention_bench, cocktail_bench, coding_bench, coordinator_bench, quantize_bench,
-                                          transfer_bench)}
+def link_bench():
+    rows = [json.loads(line) for line in built("link_bench", "20", "1", "1048576").splitlines()]
+    assert [row["memory"] for row in rows] == [False, True], rows
+    assert all(row["gb_per_second"] > 0 and row["cpu_seconds_per_gb"] > 0 for row in rows), rows
+
+
+PROGRAMS = {one.__name__: one for one in (attention_bench, cocktail_bench, coding_bench, coordinator_bench, link_bench,
+                                          quantize_bench, transfer_bench)}
 
 
 def main():
