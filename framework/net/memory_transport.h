@@ -42,7 +42,7 @@ class RingBlocks {
 // the connection, and LinkProtocol does not know of the memory.
 //
 // Nothing in memory is trusted: a fragment is copied out before it is looked at, within bounds
-// that the reference cannot move, and its check covers the copy. Used by the net thread only.
+// that the reference cannot move, and its check covers the copy. The owner serialises calls.
 class MemoryTransport {
  public:
   static constexpr std::uint64_t kRingBytes = std::uint64_t{8} << 20;

@@ -52,7 +52,8 @@ class Splits(Compared):
 
     def test_splits_of_tied_model_match_bits(self):
         self.compare(
-            [split(2, GPIPE, 0, "layer"), split(4, ONE_F_ONE_B, 2, "layer"), split(3, ZERO_BUBBLE, "auto", "layer")]
+            [split(2, GPIPE, 0, "layer"), split(4, ONE_F_ONE_B, 2, "layer"), split(3, ZERO_BUBBLE, "auto", "layer"),
+             split(2, ONE_F_ONE_B, 1, **{"hosts.shared_memory": False})]
         )
 
     def test_splits_of_untied_model_match_bits(self):

@@ -50,7 +50,7 @@ class Quickstart(runs.RunCase):
         self.assert_verbs()
 
     def assert_output(self, out):
-        for word in (r"0\.0 .*blocks 0-1", r"1\.0 .*head", r"boundary 0\.0>1\.0 .*CURVE", rf"training {STEPS} steps",
+        for word in (r"0\.0 .*blocks 0-1", r"1\.0 .*head", r"boundary 0\.0>1\.0 +shared memory", rf"training {STEPS} steps",
                      rf"step 1/{STEPS} · loss \S+ · lr \S+ · \S+ tok/s",
                      rf"step {STEPS}/{STEPS} .*Mbit/s.*FLOP/s per stage", rf"evaluation at step {STEPS}: loss",
                      rf"checkpoint at step {STEPS}", r"completions of evaluation prompts \(\d of 6 right\)",
