@@ -83,6 +83,16 @@ std::filesystem::path file_of_masters(const std::vector<models::Parameter>& para
   return apart ? options.disk_file : std::filesystem::path();
 }
 
+// What this replica has moments of.
+sync::Layout owned_pieces(const sync::Layout& layout, const AdamWOptions& options) {
+  const std::vector<std::size_t> owners = sync::owners_of(layout, options.sharers);
+  std::vector<sync::PieceSpec> owned;
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    if (owners[i] == options.sharer) owned.push_back(layout.pieces()[i].spec);
+  }
+  return sync::Layout(owned);
+}
+
 // Muon has no second moments.
 sync::Layout without_muon(const sync::Layout& layout, const std::set<std::string>& muon) {
   if (muon.empty()) return layout;
@@ -114,18 +124,20 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     : options_(options),
       masters_(layout, options_of(parameters, options.offload), at::kFloat,
                file_of_masters(parameters, options)),
-      first_moments_(layout, options_of(parameters, options.offload), scalar_type(options.moments),
-                     options.disk_file),
-      second_moments_(without_muon(layout, options.muon), options_of(parameters, options.offload),
-                      scalar_type(options.moments), options.disk_file),
+      first_moments_(owned_pieces(layout, options), options_of(parameters, options.offload),
+                     scalar_type(options.moments), options.disk_file),
+      second_moments_(without_muon(owned_pieces(layout, options), options.muon),
+                      options_of(parameters, options.offload), scalar_type(options.moments),
+                      options.disk_file),
       offloaded_(options.offload && !device_of(parameters).is_cpu()) {
   TORCH_INTERNAL_ASSERT(!offloaded_ || options.muon.empty(), "Muon updates where parameters are");
   transfer_ = std::make_unique<Transfer>(offloaded_ ? device_of(parameters) : at::kCPU);
   std::int64_t block = 0;
+  const sync::Layout owned = owned_pieces(layout, options);
+  const sync::Layout squares = without_muon(owned, options.muon);
   if (options.moments == MomentType::int8) {
-    block_sizes_ = at::zeros({2, blocks_of(layout)}, masters_.whole().options());
+    block_sizes_ = at::zeros({2, blocks_of(owned)}, masters_.whole().options());
   }
-  const sync::Layout squares = without_muon(layout, options.muon);
   const auto coded = [&](const FlatTensor& moments, const sync::Piece& piece, MomentKind kind) {
     CodedMoment moment{moments.of(piece), {}};
     if (block_sizes_.defined()) {
@@ -149,15 +161,17 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     Slot& slot = slots_.emplace_back();
     slot.name = parameter.name;
     slot.master = master;
-    slot.first_moment = coded(first_moments_, piece, MomentKind::first);
+    slot.updates = at::zeros({}, at::kFloat);
+    slot.rate = rate_of(parameter.name, options.rates);
+    slot.owned = owned.contains(slot.name);
+    values_.push_back(parameter.value.detach());
+    gradient_of_.push_back(i);
+    if (!slot.owned) continue;
+    slot.first_moment = coded(first_moments_, owned.piece(slot.name), MomentKind::first);
     if (!options.muon.contains(slot.name)) {
       slot.second_moment = coded(second_moments_, squares.piece(slot.name), MomentKind::second);
     }
-    slot.updates = at::zeros({}, at::kFloat);
-    slot.rate = rate_of(parameter.name, options.rates);
     block += kernels::moment_blocks(piece.range.count());
-    values_.push_back(parameter.value.detach());
-    gradient_of_.push_back(i);
   }
 }
 
@@ -169,7 +183,7 @@ void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule 
   const bool by_own = rule == sync::UpdateRule::own_gradient && members > 1;
   if (rule == sync::UpdateRule::moment_given) {
     update_by_moments(learning_rate);
-  } else if (offloaded_ || !has_float_moments()) {
+  } else if (offloaded_ || !in_float()) {
     update_in_parts(gradients, learning_rate, by_own ? members : 1);
     if (offloaded_) return;
   } else if (by_own) {
@@ -183,7 +197,7 @@ void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule 
       update_group(gradients, learning_rate, rate, false);
     }
   }
-  publish();
+  if (!shares_state()) publish();
 }
 
 // The sync method has set the moments. The first moment needs no bias correction: the method
@@ -203,6 +217,7 @@ void AdamW::update_by_own(Gradients& gradients, double learning_rate, std::size_
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     slot.updates.add_(1);
+    if (!slot.owned) continue;
     kernels::averaged_adamw(slot.master, gradients[gradient_of_[i]], slot.first_moment.values,
                             slot.second_moment.values, rule_of(slot, learning_rate, members));
   }
@@ -223,6 +238,7 @@ void AdamW::update_in_parts(Gradients& gradients, double learning_rate, std::siz
   std::vector<Part> parts;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].updates.add_(1);
+    if (!slots_[i].owned) continue;
     if (!slots_[i].second_moment.values.defined()) {
       update_matrix(slots_[i], gradients[gradient_of_[i]], learning_rate);
       continue;
@@ -333,6 +349,7 @@ void AdamW::update_group(Gradients& gradients, double learning_rate, double rate
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     if (slots_[i].rate != rate || (slots_[i].master.dim() >= 2) != decays) continue;
     slots_[i].updates.add_(1);
+    if (!slots_[i].owned) continue;
     masters.push_back(slots_[i].master);
     sums.push_back(gradients[gradient_of_[i]]);
     first.push_back(slots_[i].first_moment.values);

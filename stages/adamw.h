@@ -27,6 +27,10 @@ struct AdamWOptions {
   // with this. Empty: in memory.
   std::filesystem::path disk_file = {};
   std::set<std::string> muon = {};  // parameters that Muon updates instead, see muon.h
+  // Replicas that share the state by sync::owners_of(), and the number of this one among them. Each
+  // has the moments of the parameters that it owns, and updates these alone.
+  std::size_t sharers = 1;
+  std::size_t sharer = 0;
 };
 
 // libtorch's fused AdamW over a stage's parameters. A parameter narrower than float32 has a float32
@@ -41,7 +45,8 @@ class AdamW {
         const AdamWOptions& options);
   ~AdamW();
 
-  // the number of replicas that now train together
+  // `members`: the number of replicas that now train together. Where the state is
+  // shared, the caller has to gather the masters and to publish() them.
   void update(Gradients& gradients, double learning_rate,
               sync::UpdateRule rule = sync::UpdateRule::adamw, std::size_t members = 1);
 
@@ -49,6 +54,7 @@ class AdamW {
   struct Slot {
     std::string name;
     at::Tensor master;  // float32
+    bool owned = true;  // otherwise another replica has its moments and updates it
     // In the shape of the parameter; sizes of blocks are defined for int8 only.
     kernels::CodedMoment first_moment;
     kernels::CodedMoment second_moment;  // undefined for Muon
@@ -59,8 +65,10 @@ class AdamW {
   };
   const std::vector<Slot>& slots() const { return slots_; }
   // Both of every parameter, in float32, as sync methods change them.
-  bool has_float_moments() const { return !has_codes() && options_.muon.empty(); }
-  // Contiguous, over the layout. Moments are in their own type.
+  bool has_float_moments() const { return in_float() && !shares_state(); }
+  // Whether other replicas have the moments of some parameters.
+  bool shares_state() const { return options_.sharers > 1; }
+  // Contiguous, over the layout. Moments are in their own type, and those of owned parameters only.
   const at::Tensor& masters() const { return masters_.whole(); }
   const at::Tensor& first_moments() const { return first_moments_.whole(); }
   const at::Tensor& second_moments() const { return second_moments_.whole(); }
@@ -80,6 +88,7 @@ class AdamW {
   };
 
   bool has_codes() const { return options_.moments != MomentType::float32; }
+  bool in_float() const { return !has_codes() && options_.muon.empty(); }
   // Whether the model's parameter has other memory than its master.
   bool is_apart(std::size_t slot) const;
   // The slots with this rate and weight decay.

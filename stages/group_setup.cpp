@@ -114,4 +114,12 @@ GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
   return made;
 }
 
+void check_gathers(const GroupSetup& setup) {
+  if (setup.group != nullptr && setup.group->can_gather() && !setup.on_host) return;
+  throw net::LinkError(net::LinkError::Kind::refused,
+                       "sync.share_state is true, but " + setup.text +
+                           ": replicas share the optimizer's state on the CPUs of one host only; "
+                           "leave sync.share_state out");
+}
+
 }  // namespace strait::stages

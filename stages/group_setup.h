@@ -41,4 +41,7 @@ GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
                         const std::function<std::span<float>()>& on_host,
                         std::span<net::Link* const> links, const sync::Membership& membership);
 
+// Throws net::LinkError (refused) if the members of this group cannot gather weights.
+void check_gathers(const GroupSetup& setup);
+
 }  // namespace strait::stages

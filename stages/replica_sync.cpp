@@ -244,6 +244,8 @@ bool ReplicaSync::updated(store::Step step, bool leaving) {
   if (alone()) return false;
   bool applies_now = false;
   memory_->state_changed();
+  // First, because the method's rounds read the weights that other members have updated.
+  if (optimizer_.shares_state()) wait([&] { sums_->updated(step, leaving); });
   wait_at({step, sync::Hook::update}, [&] { applies_now = rounds_->updated(step, leaving); });
   // A round may have changed the masters, and narrower parameters are copies of masters.
   if (!applies_now) optimizer_.publish();
@@ -337,11 +339,12 @@ std::vector<tensors::NamedTensor> ReplicaSync::model() const {
 
 std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
   std::vector<tensors::NamedTensor> tensors;
-  // All members of a group have the same state.
-  if (!leads()) return tensors;
-  const bool first = replica_ == members_.members.front();
+  const bool first = leader() == members_.members.front();
   const std::string model = alone() ? sync::kWeights : method().traits.model_slot;
-  for (tensors::NamedTensor& tensor : stages::saved_tensors(optimizer_)) {
+  // All members of a group have the same state, but for moments that they share.
+  if (!leads() && !optimizer_.shares_state()) return tensors;
+  for (tensors::NamedTensor& tensor :
+       leads() ? stages::saved_tensors(optimizer_) : stages::saved_moments(optimizer_)) {
     const auto slot = std::find_if(optimizer_.slots().begin(), optimizer_.slots().end(),
                                    [&](const AdamW::Slot& one) { return one.name == tensor.name; });
     const bool is_weight = slot != optimizer_.slots().end();
@@ -357,7 +360,7 @@ std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
     }
     tensors.push_back(std::move(tensor));
   }
-  if (alone()) return tensors;
+  if (alone() || !leads()) return tensors;
   for (const sync::SlotNeed& need : slots_->needs()) {
     if (!need.saved || need.name == model) continue;
     for (const AdamW::Slot& slot : optimizer_.slots()) {
@@ -424,6 +427,7 @@ void ReplicaSync::set_up_group() {
     return gradient;
   };
   group_ = stages::set_up_group(group_options_, gradients_.values(), on_host, links_, own_);
+  if (optimizer_.shares_state()) check_gathers(group_);
   if (group_.group != nullptr) return;
   own_ = {};
   make_method();
@@ -447,7 +451,7 @@ std::vector<std::unique_ptr<net::Link>> ReplicaSync::make_sums(
   };
   sums_ = std::make_unique<sync::SyncRounds>(
       std::move(sums), *slots_, own_, std::move(in_group), nullptr,
-      sync::GroupRounds{group_.group.get(), wait_for_weights});
+      sync::GroupRounds{group_.group.get(), wait_for_weights, slots_->values(sync::kWeights)});
   if (group_.relay == nullptr) {
     method_.reset();
     return {};

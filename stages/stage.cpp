@@ -19,6 +19,12 @@ namespace {
 AdamWOptions optimizer_options(const StageOptions& options, const models::ModelDescription& model,
                                const std::vector<models::LayerRange>& chunks) {
   AdamWOptions adamw = options.adamw;
+  if (options.sync.share_state && !options.group.groups.empty()) {
+    const auto replica = static_cast<std::uint32_t>(options.batch.replica);
+    const sync::Membership group = sync::group_of(options.group.groups, replica);
+    adamw.sharers = group.count();
+    adamw.sharer = group.mine;
+  }
   if (!options.muon) return adamw;
   for (const models::LayerRange& layers : chunks) {
     for (const auto& matrix : muon_matrices(model, layers)) adamw.muon.insert(matrix.name);

@@ -138,6 +138,7 @@ void restore(AdamW& optimizer, const ReadTensor& read) {
   load_weights(optimizer, read);
   for (const AdamW::Slot& slot : optimizer.slots()) {
     copy_into(slot.updates, read(slot.name + kUpdates), slot.name + kUpdates);
+    if (!slot.owned) continue;
     for (const auto& [suffix, kind] : {std::pair{kFirstMoment, kernels::MomentKind::first},
                                        std::pair{kSecondMoment, kernels::MomentKind::second}}) {
       if (kind == kernels::MomentKind::second && !slot.second_moment.values.defined()) continue;
@@ -150,16 +151,23 @@ void restore(AdamW& optimizer, const ReadTensor& read) {
   }
 }
 
-std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
+std::vector<tensors::NamedTensor> saved_moments(const AdamW& optimizer) {
   std::vector<tensors::NamedTensor> tensors;
   for (const AdamW::Slot& slot : optimizer.slots()) {
-    tensors.push_back({slot.name, slot.master});
     for (const auto& [suffix, moment] : {std::pair{kFirstMoment, &slot.first_moment},
                                          std::pair{kSecondMoment, &slot.second_moment}}) {
       if (!moment->values.defined()) continue;
       tensors.push_back({slot.name + suffix, moment->values});
       if (moment->sizes.defined()) tensors.push_back({slot.name + suffix + kSizes, moment->sizes});
     }
+  }
+  return tensors;
+}
+
+std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
+  std::vector<tensors::NamedTensor> tensors = saved_moments(optimizer);
+  for (const AdamW::Slot& slot : optimizer.slots()) {
+    tensors.push_back({slot.name, slot.master});
     tensors.push_back({slot.name + kUpdates, slot.updates});
   }
   return tensors;

@@ -29,6 +29,8 @@ void restore(AdamW& optimizer, const ReadTensor& read);
 // under these names with a suffix. They share memory with the optimizer, so write them before the
 // next update.
 std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer);
+// The moments alone: what a replica adds to another one's, with which it shares the state.
+std::vector<tensors::NamedTensor> saved_moments(const AdamW& optimizer);
 
 // A checkpoint has hashes of frozen weights instead of their values: of the values that training
 // uses, after quantising. StoreError if one differs: the checkpoint's run had another model, or

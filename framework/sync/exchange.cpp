@@ -47,6 +47,7 @@ class RoundInProgress {
   void gather_all();
   void pair();
   void sum_in_group();
+  void gather_in_group();
   void confirm_ready();
 
  private:
@@ -189,6 +190,10 @@ void RoundInProgress::sum_in_group() {
   if (hooks_.rounds.model_copied) hooks_.rounds.model_copied();
 }
 
+void RoundInProgress::gather_in_group() {
+  hooks_.rounds.group->gather(hooks_.rounds.weights, round_.parts, hooks_.while_waiting);
+}
+
 // The ready messages carry the checksums: a fork is found before the round is applied. Once a
 // member has heard from all its peers, each of them holds the round, too, so no member can apply it
 // alone.
@@ -299,11 +304,14 @@ void run_exchange(Round& round, SyncMethod& method, const Slots& slots, MemberLi
       case Pattern::group:
         in_progress.sum_in_group();
         break;
+      case Pattern::group_gather:
+        in_progress.gather_in_group();
+        break;
     }
   }
   in_progress.confirm_ready();
-  // All members of a group have given their sums now, and the checksum is made.
-  if (round.plan.pattern == Pattern::group) hooks.all_encoded();
+  // All members of a group have given what they had to give, and the checksum is made.
+  if (in_group(round.plan.pattern)) hooks.all_encoded();
 }
 
 }  // namespace strait::sync

@@ -40,7 +40,7 @@ struct ExchangeHooks {
   // before apply(). reduce() and decode() read only what apply() changes, and the checksum reads
   // the model slot.
   std::function<void()> all_encoded;
-  // Of Pattern::group.
+  // Of Pattern::group and group_gather.
   GroupRounds rounds = {};
   WhileWaiting while_waiting = {};
 };
@@ -48,7 +48,7 @@ struct ExchangeHooks {
 // Carries a round from its plan to the point where it may be applied: encodes, reduces and collects
 // results, exchange by exchange, then makes sure that every member holds everything and that their
 // models are equal. Waits for members. Throws what links throw, and SyncError: fork, with the names
-// of tensors and replicas; corrupt; membership_changed. Changes no slot.
+// of tensors and replicas; corrupt; membership_changed. Changes no slot, but for what a group does.
 void run_exchange(Round& round, SyncMethod& method, const Slots& slots, MemberLinks& links,
                   const ExchangeHooks& hooks);
 

@@ -71,6 +71,7 @@ double frame_memory(const ForecastInput& input, const SyncMethod& method, const 
     case Pattern::pair:
       return 2 * sent + carried(1, sent);
     case Pattern::group:
+    case Pattern::group_gather:
       return 0;
   }
   return 0;

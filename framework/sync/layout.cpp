@@ -37,6 +37,10 @@ Layout::Layout(const std::vector<PieceSpec>& specs) {
   }
 }
 
+bool Layout::contains(const std::string& name) const {
+  return std::ranges::any_of(pieces_, [&](const Piece& one) { return one.spec.name == name; });
+}
+
 const Piece& Layout::piece(const std::string& name) const {
   const auto found = std::find_if(pieces_.begin(), pieces_.end(),
                                   [&](const Piece& piece) { return piece.spec.name == name; });
@@ -73,6 +77,22 @@ Range share(Range range, std::size_t members, std::size_t index) {
     return std::min(range.first + grain * kGrain, range.last);
   };
   return {cut(own), cut(own + 1)};
+}
+
+std::vector<std::size_t> owners_of(const Layout& layout, std::size_t members) {
+  const std::vector<Piece>& pieces = layout.pieces();
+  std::vector<std::size_t> by_size(pieces.size());
+  std::iota(by_size.begin(), by_size.end(), std::size_t{0});
+  std::ranges::stable_sort(by_size, std::greater<>(),
+                           [&](std::size_t i) { return pieces[i].range.count(); });
+  std::vector<std::int64_t> owned(members);
+  std::vector<std::size_t> owners(pieces.size());
+  for (const std::size_t i : by_size) {
+    const auto least = std::ranges::min_element(owned);
+    *least += pieces[i].range.count();
+    owners[i] = static_cast<std::size_t>(least - owned.begin());
+  }
+  return owners;
 }
 
 std::int64_t bucket_values(std::size_t members, int bits) {

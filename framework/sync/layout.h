@@ -58,7 +58,8 @@ class Layout {
   explicit Layout(const std::vector<PieceSpec>& specs);
 
   const std::vector<Piece>& pieces() const { return pieces_; }  // by coordinate
-  const Piece& piece(const std::string& name) const;            // std::out_of_range if unknown
+  bool contains(const std::string& name) const;
+  const Piece& piece(const std::string& name) const;  // std::out_of_range if unknown
   const std::vector<Zone>& zones() const { return zones_; }
   std::int64_t size() const { return size_; }  // padding included
 
@@ -85,6 +86,10 @@ class ReadyRanges {
 // The share of a range that member `index` of `members` reduces. Shares cover the range once, in
 // order, are cut at grains, and differ by one grain at most. A share may be empty.
 Range share(Range range, std::size_t members, std::size_t index);
+
+// Where members share state: the owner of each piece, by index. The largest pieces go first, each
+// to the member that owns the fewest values so far.
+std::vector<std::size_t> owners_of(const Layout& layout, std::size_t members);
 
 // Values of a bucket: a million, so that it leaves early and fills a link's chunks; more with so
 // many members that a part would be little more than its frame header. A whole number of grains, so

@@ -18,6 +18,10 @@ void describe(auto& f, fields::Is<GroupHello> auto& m) {
   f("key", m.key), f("memory", m.memory), f("relay", m.relay);
 }
 
+void ReplicaGroup::gather(std::span<float>, std::span<const Part>, const WhileWaiting&) {
+  throw std::logic_error("a group that cannot gather weights was asked to");
+}
+
 std::string replicas_text(std::span<const std::uint32_t> replicas) {
   return fmt::format("{} {}", replicas.size() == 1 ? "replica" : "replicas",
                      fmt::join(replicas, ", "));

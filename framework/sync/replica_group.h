@@ -3,6 +3,7 @@
 #include "framework/net/link.h"
 #include "framework/sync/layout.h"
 #include "framework/sync/membership.h"
+#include "framework/sync/round.h"
 
 namespace strait::sync {
 
@@ -79,6 +80,11 @@ class ReplicaGroup {
   // Beside the trainer: returns when the sums are there. If they do not come, ends them so that
   // no thread waits for the device for ever, and throws.
   virtual void watch(const WhileWaiting& /*while_waiting*/) {}
+  // Copies each part of `weights` from the member that owns it to all others. Returns when the
+  // parts are there, on the engine's thread while the trainer waits. Only where can_gather().
+  virtual bool can_gather() const { return false; }
+  virtual void gather(std::span<float> weights, std::span<const Part> parts,
+                      const WhileWaiting& while_waiting);
   // The trainer has read from the device what was computed from the sums. Throws what watch() has
   // thrown: then they are none.
   virtual void check() const {}
@@ -89,6 +95,7 @@ class ReplicaGroup {
 struct GroupRounds {
   ReplicaGroup* group = nullptr;
   std::function<void()> model_copied = {};
+  std::span<float> weights = {};  // that members gather, where they share state
 };
 
 }  // namespace strait::sync

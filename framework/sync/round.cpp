@@ -33,13 +33,13 @@ std::vector<Part> parts_of(const RoundPlan& plan, const Membership& membership) 
     parts.push_back(Part{static_cast<std::uint32_t>(parts.size()), owner, range});
   };
   for (const Range& range : plan.ranges) {
+    if (!plan.owners.empty()) {
+      add(plan.owners[parts.size()], range);
+      continue;
+    }
     // Every member sends every range itself; owners matter for shard_reduce only.
     if (plan.pattern != Pattern::shard_reduce) {
       add(membership.mine, range);
-      continue;
-    }
-    if (!plan.owners.empty()) {
-      add(plan.owners[parts.size()], range);
       continue;
     }
     // Empty shares are parts, too, so that all members number the parts alike.

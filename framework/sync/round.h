@@ -55,8 +55,13 @@ enum class Pattern : std::uint8_t {
   shard_reduce,  // each part to its owner, which reduces it and sends the result to all
   gather_all,    // each part from every member to every other; nothing is reduced
   pair,          // each part to one partner and back
-  group          // each part is summed in its place by the ReplicaGroup; nothing is encoded
+  group,         // each part is summed in its place by the ReplicaGroup; nothing is encoded
+  group_gather   // the ReplicaGroup copies each part of the weights from its owner to all members
 };
+
+inline bool in_group(Pattern pattern) {
+  return pattern == Pattern::group || pattern == Pattern::group_gather;
+}
 
 // What a round exchanges: a pure function of settings, hook point and membership, so every replica
 // computes it and none sends it.
@@ -65,7 +70,8 @@ struct RoundPlan {
   // Cut into shares for shard_reduce. Sent in this order; where the gradient completes range by
   // range, the last ranges complete first.
   std::vector<Range> ranges;
-  // shard_reduce of ranges that cannot be cut: by range, the index of the member that reduces it.
+  // Of ranges that cannot be cut: by range, the index of the member that reduces it (shard_reduce)
+  // or has changed it (group_gather).
   std::vector<std::size_t> owners;
   // Exchanges one after the other; each sees the results of the ones before.
   int exchanges = 1;

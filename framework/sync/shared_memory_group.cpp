@@ -117,4 +117,27 @@ void SharedMemoryGroup::complete(const WhileWaiting& while_waiting) {
   ranges_.clear();
 }
 
+// The sums are in all gradients since every member was ready, so their memory is free. The members
+// are ready again before it is written.
+void SharedMemoryGroup::gather(std::span<float> weights, std::span<const Part> parts,
+                               const WhileWaiting& while_waiting) {
+  for (const Part& part : parts) {
+    if (part.owner != membership_.mine) continue;
+    std::ranges::copy(within(weights, part.range), values(membership_.mine, part.range).begin());
+  }
+  // All parts count as one range, which nothing reduces.
+  progress(membership_.mine).written.fetch_add(1, std::memory_order_release);
+  progress(membership_.mine).reduced.fetch_add(1, std::memory_order_release);
+  ++before_;
+  for (Slowest last = slowest(&Progress::written); last.ranges < before_;
+       last = slowest(&Progress::written)) {
+    while_waiting(last.member);
+    std::this_thread::sleep_for(kPause);
+  }
+  for (const Part& part : parts) {
+    if (part.owner == membership_.mine) continue;
+    std::ranges::copy(values(part.owner, part.range), within(weights, part.range).begin());
+  }
+}
+
 }  // namespace strait::sync

@@ -28,6 +28,9 @@ class SharedMemoryGroup final : public ReplicaGroup {
   std::string name() const override { return "shared memory"; }
   void sum(Range range) override;
   void complete(const WhileWaiting& while_waiting) override;
+  bool can_gather() const override { return true; }
+  void gather(std::span<float> weights, std::span<const Part> parts,
+              const WhileWaiting& while_waiting) override;
 
  private:
   // At the start of a member's memory; its values follow. Ranges are counted over the run.

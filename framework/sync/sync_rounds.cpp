@@ -242,7 +242,7 @@ void SyncRounds::apply() {
     traffic_.opened = opened_at_;
     traffic_.exchanged = exchanged_at_;
   }
-  if (round_->plan.pattern == Pattern::group) {
+  if (in_group(round_->plan.pattern)) {
     grouped_.group->arrive();
   } else {
     method_->apply(*round_, slots_);

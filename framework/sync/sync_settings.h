@@ -43,6 +43,9 @@ struct SyncSettings {
   // The members are a ReplicaGroup: allreduce plans sums in their places. Not a key of recipes; see
   // settings_in_group().
   bool in_group = false;
+  // Members of a group divide the optimizer's state by owners_of(). Each updates the weights that
+  // it owns, and then all gather them.
+  bool share_state = false;
 
   // Rows of a step by replica, if they differ: contributions to a mean count by them.
   std::vector<std::int64_t> rows = {};

@@ -28,6 +28,7 @@ constexpr std::array kChangeable = {
     Changeable{"model.path", Effect::none},  // a moved directory: check_same_model() compares
     Changeable{"model.recompute", Effect::none},
     Changeable{"codec", Effect::wire},
+    Changeable{"sync.share_state", Effect::none},
     Changeable{"sync", Effect::replicas},
     Changeable{"checkpoint", Effect::none},
     Changeable{"hosts", Effect::none},

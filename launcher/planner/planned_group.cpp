@@ -206,6 +206,30 @@ void plan_groups(plan::Plan& plan, const plan::Plan* before) {
   }
 }
 
+void check_shared_state(const plan::Plan& plan) {
+  if (!plan.recipe.sync.share_state) return;
+  const auto refuse = [&](const std::string& why) {
+    throw base::UserError(base::ExitCode::bad_input, "sync.share_state is true ({}), but {}",
+                          plan.recipe.origins.of("sync.share_state"), why);
+  };
+  bool shares = false;
+  for (const plan::Plan::Process& process : plan.processes) {
+    if (!process.group) continue;
+    // Without GPUs and NCCL such a group sums over links.
+    shares = shares || !group_is_uncertain(plan, process.name.stage);
+    if (on_gpu(plan, process) != true) continue;
+    refuse(
+        fmt::format("{} computes on a GPU (host {}): replicas share the optimizer's state on "
+                    "CPUs only; leave sync.share_state out",
+                    process.name.describe(), plan.hosts.at(process.host_index).name));
+  }
+  if (!shares) {
+    refuse(
+        "no replicas of a host sum in shared memory; set sync.group to \"always\", or leave "
+        "sync.share_state out");
+  }
+}
+
 void check_replica_devices(const plan::Plan& plan) {
   const sync::MethodOffer* const offer = sync::methods().find(plan.sync_method);
   if (offer == nullptr) return;
@@ -248,13 +272,15 @@ std::string group_text(const plan::Plan& plan) {
     const char* const by = cpu                               ? "in shared memory"
                            : group_is_uncertain(plan, stage) ? "by NCCL between GPUs of one host"
                                                              : "by NCCL, or in shared memory";
+    const char* const shared =
+        plan.recipe.sync.share_state ? ", the optimizer's state is shared" : "";
     if (groups.size() == 1) {
       const sync::MethodOffer* const offer = sync::methods().find(plan.sync_method);
       const bool exact = offer != nullptr && offer->is_exact_sum;
-      return fmt::format("{} {}", exact ? "" : ", replaced by exact sums", by);
+      return fmt::format("{} {}{}", exact ? "" : ", replaced by exact sums", by, shared);
     }
-    return fmt::format(" between groups of replicas ({}), which sum {}", sync::groups_text(groups),
-                       by);
+    return fmt::format(" between groups of replicas ({}), which sum {}{}",
+                       sync::groups_text(groups), by, shared);
   }
   return "";
 }

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/recipe/recipe_sync_keys.h"
+#include "stages/muon.h"
 #include "stages/stage_layout.h"
 #include "stages/step_consensus.h"
 
@@ -18,7 +20,7 @@ bool selects(const recipe::Recipe& recipe, const std::string& method) {
 // The methods among which "auto" chooses.
 std::vector<plan::Plan::SyncOffer> candidates_of(const plan::Plan& plan) {
   std::vector<plan::Plan::SyncOffer> offers = plan.sync_offers;
-  if (!has_all_moments(plan.recipe.train)) {
+  if (!has_all_moments(plan.recipe)) {
     std::erase_if(offers,
                   [&plan](const auto& offer) { return changes_moments(plan, offer.method); });
   }
@@ -109,6 +111,32 @@ void plan_links(plan::Plan& plan, const sync::SyncSettings& settings,
   }
 }
 
+// Bytes of the moments that only other members of its group have.
+std::int64_t moments_elsewhere(const plan::Plan& plan, const models::ModelDescription& model,
+                               const plan::Plan::Process& process) {
+  if (!plan.recipe.sync.share_state) return 0;
+  const sync::Membership own =
+      sync::group_of(plan::groups_of(plan, process.name.stage), process.name.replica);
+  std::set<std::string> without_second;
+  if (plan.recipe.train.optimizer == recipe::OptimizerKind::muon) {
+    for (const models::LayerRange& layers : process.chunks) {
+      for (const auto& matrix : stages::muon_matrices(model, layers)) {
+        without_second.insert(matrix.name);
+      }
+    }
+  }
+  const sync::Layout layout = stages::stage_layout(model, process.chunks);
+  const std::vector<std::size_t> owners = sync::owners_of(layout, own.count());
+  const std::int64_t both = state_bytes(plan.recipe, /*on_gpu=*/false).moments;
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    if (owners[i] == own.mine) continue;
+    const sync::Piece& piece = layout.pieces()[i];
+    bytes += piece.range.count() * both / (without_second.contains(piece.spec.name) ? 2 : 1);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string& method,
@@ -128,6 +156,7 @@ sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string
   settings.outer_learning_rate = configured.outer_learning_rate;
   settings.outer_momentum = configured.outer_momentum;
   settings.rank = configured.rank;
+  settings.share_state = recipe.sync.share_state;
   settings.steps = steps;
   settings.beta1 = recipe.train.betas.first;
   settings.beta2 = recipe.train.betas.second;
@@ -167,6 +196,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   check_unequal_rows(plan);
   check_group(plan);
   plan_groups(plan, before);
+  check_shared_state(plan);
   check_replica_devices(plan);
   const sync::SyncSettings settings =
       sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
@@ -180,6 +210,9 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
         settings, layout, plan::groups_of(plan, process.name.stage), process.name.replica);
     process.state_bytes += std::llround(costs.slot_bytes);
     process.sync_bytes = std::llround(costs.frame_bytes);
+    const std::int64_t elsewhere = moments_elsewhere(plan, model, process);
+    (process.disk_bytes > 0 ? process.disk_bytes : process.state_bytes) -= elsewhere;
+    process.saved_bytes -= elsewhere;
     if (copies_gradient) process.sync_bytes += layout.size() * 4;
     // Values that the other members of the group read in shared memory. GPUs exchange theirs by
     // NCCL.

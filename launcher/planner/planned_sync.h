@@ -37,9 +37,9 @@ void check_sync_settings(const plan::Plan& plan);
 // Checks `sync.on_loss` against the plan's method, which "auto" may have chosen, and against
 // sync.group.
 void check_loss_rule(const plan::Plan& plan);
-// Moments of few bits are not the method's to change.
-// Of every parameter both, in float32.
-bool has_all_moments(const recipe::Recipe::Train& train);
+// Moments of few bits, or of some parameters, are not the method's to change.
+// In each replica both of every parameter, in float32.
+bool has_all_moments(const recipe::Recipe& recipe);
 bool changes_moments(const plan::Plan& plan, const std::string& method);
 void check_moments(const plan::Plan& plan);
 // Whether replicas may have unequal numbers of rows with this method: it sums gradients, or weighs

@@ -32,7 +32,7 @@ std::string all_settings(const plan::Plan& plan) {
   std::vector<std::string> settings = {method_setting(plan)};
   for (const recipe::RecipeKey& key : recipe::recipe_keys()) {
     if (recipe::section_of(key.name) != "sync" || key.name == "sync.method" ||
-        key.name == "sync.on_loss" || key.name == "sync.group")
+        key.name == "sync.on_loss" || key.name == "sync.group" || key.name == "sync.share_state")
       continue;
     const recipe::RecipeValue value = key.get(plan.recipe);
     if (value.is_null() || !plan.recipe.origins.by_key.contains(key.name)) continue;
@@ -58,9 +58,9 @@ void check_sync_settings(const plan::Plan& plan) {
   }
 }
 
-bool has_all_moments(const recipe::Recipe::Train& train) {
-  return train.moments == recipe::Moments::float32 &&
-         train.optimizer == recipe::OptimizerKind::adamw;
+bool has_all_moments(const recipe::Recipe& recipe) {
+  return recipe.train.moments == recipe::Moments::float32 &&
+         recipe.train.optimizer == recipe::OptimizerKind::adamw && !recipe.sync.share_state;
 }
 
 bool changes_moments(const plan::Plan& plan, const std::string& method) {
@@ -70,15 +70,20 @@ bool changes_moments(const plan::Plan& plan, const std::string& method) {
 
 void check_moments(const plan::Plan& plan) {
   const recipe::Recipe::Train& train = plan.recipe.train;
-  if (has_all_moments(train) || !changes_moments(plan, plan.sync_method)) return;
-  const bool muon = train.optimizer == recipe::OptimizerKind::muon;
-  const std::string key = muon ? "train.optimizer" : "train.moments";
-  const std::string_view name =
-      muon ? recipe::name_of(train.optimizer) : recipe::name_of(train.moments);
+  if (has_all_moments(plan.recipe) || !changes_moments(plan, plan.sync_method)) return;
+  std::string key = "sync.share_state";
+  std::string value = "true";
+  if (train.optimizer == recipe::OptimizerKind::muon) {
+    key = "train.optimizer";
+    value = fmt::format("\"{}\"", recipe::name_of(train.optimizer));
+  } else if (train.moments != recipe::Moments::float32) {
+    key = "train.moments";
+    value = fmt::format("\"{}\"", recipe::name_of(train.moments));
+  }
   refuse(
-      fmt::format("{}, but {}, which exchanges moments in float32; leave {} out, or "
+      fmt::format("{}, but {}, which exchanges all moments in float32; leave {} out, or "
                   "choose another method",
-                  setting(plan, key, fmt::format("\"{}\"", name)), method_setting(plan), key));
+                  setting(plan, key, value), method_setting(plan), key));
 }
 
 bool allows_unequal_rows(const std::string& method) {

@@ -108,6 +108,7 @@ struct Recipe {
     std::string method;                               // empty: allreduce, where there are replicas
     LossRule on_loss = LossRule::stop;                // when a process of a replica is lost
     GroupUse group = GroupUse::automatic;             // sums without links
+    bool share_state = false;                         // of the optimizer, in groups
     Dtype wire_dtype = Dtype::float32;                // of means
     std::optional<double> random = std::nullopt;      // share of the weights that a round considers
     std::optional<double> top = std::nullopt;         // share of these that is sent

@@ -82,6 +82,12 @@ std::vector<RecipeKey> sync_keys() {
              kAuthors),
       integer("rank", in_sync<&S::rank>(), {1, 1024}, "of the matrices that are sent")};
   std::ranges::transform(keys, keys.begin(), of_methods);
+  keys.insert(
+      keys.begin(),
+      key_kinds::written_if_set(key_kinds::flag(
+          "sync.share_state", in_sync<&S::share_state>(),
+          "whether replicas that sum in shared memory divide the optimizer's moments among "
+          "them: each holds and updates a part, and all gather the weights; absent: false")));
   keys.insert(keys.begin(),
               of_all_methods(choice(
                   "sync.group", in_sync<&S::group>(),
@@ -119,7 +125,8 @@ std::string sync_objection(std::string_view key, const Recipe& recipe) {
     return "but pipeline.replicas is 1: there is nothing to synchronise; leave [sync] out, or set "
            "more replicas";
   }
-  const bool of_all = key == "sync.method" || key == "sync.on_loss" || key == "sync.group";
+  const bool of_all = key == "sync.method" || key == "sync.on_loss" || key == "sync.group" ||
+                      key == "sync.share_state";
   if (of_all || reads(method, last_part_of(key))) {
     return "";
   }

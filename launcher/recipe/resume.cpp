@@ -93,7 +93,8 @@ std::map<std::string, std::string> saved_sync(const Plan& plan) {
   nlohmann::json settings = recipe.value("sync", nlohmann::json::object());
   settings.erase("method");
   settings.erase("on_loss");
-  settings.erase("group");  // the groups themselves are compared below
+  settings.erase("group");        // the groups themselves are compared below
+  settings.erase("share_state");  // a checkpoint holds the same, whoever writes it
   std::map<std::string, std::string> saved = {
       {"method", plan.sync_method},
       {"settings", settings.dump()},

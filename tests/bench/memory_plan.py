@@ -58,6 +58,8 @@ CASES = {
     }.items()
 } | {
     "allreduce, shared memory": REPLICAS | {"sync.method": "allreduce", "sync.group": "always"},
+    "allreduce, shared state": REPLICAS
+    | {"sync.method": "allreduce", "sync.group": "always", "sync.share_state": True},
     "powersgd, continue": REPLICAS | {"sync.method": "powersgd", "sync.on_loss": "continue"},
 }
 QUICK = ("one stage", "lora on int4", "powersgd")

@@ -92,6 +92,9 @@ struct Member {
     made.group->gradient_ready();
     for (const Range& range : ranges) made.group->sum(range);
     made.group->complete(while_waiting());
+    confirm(round);
+  }
+  void confirm(std::uint64_t round) {
     const sync::RoundMessage ready{.kind = sync::RoundMessage::Kind::ready, .round = round};
     for (std::size_t other = 0; other < membership.count(); ++other) {
       if (other != membership.mine) links->send(other, sync::start_frame(ready));
@@ -237,6 +240,71 @@ TEST_P(AnyGroup, NamesMemberThatDiesBeforeItsSum) {
       return;
     }
     all[i].give({{0, 100}, {100, kValues}}, 1);
+  });
+  EXPECT_THAT(errors[0], HasSubstr("stage 0.2 closed its end"));
+  EXPECT_THAT(errors[1], HasSubstr("stage 0.2 closed its end"));
+}
+
+class SharedMemoryGroups : public AnyGroup {
+ protected:
+  static constexpr std::int64_t kRounds = 4;
+
+  // Parts with no value, with one, and with values that no member owns between them.
+  static std::vector<sync::Part> parts_of(std::size_t members, int round) {
+    std::vector<sync::Part> parts;
+    for (const Range& range : {Range{0, 16}, {16, 17}, {17, 17}, {32, 900}, {900, kValues}}) {
+      const std::size_t owner = (parts.size() + static_cast<std::size_t>(round)) % members;
+      parts.push_back({static_cast<std::uint32_t>(parts.size()), owner, range});
+    }
+    return parts;
+  }
+
+  static void gather(Member& member, const at::Tensor& weights,
+                     const std::vector<sync::Part>& parts, std::uint64_t round) {
+    const auto count = static_cast<std::size_t>(weights.numel());
+    member.made.group->gather({weights.mutable_data_ptr<float>(), count}, parts,
+                              member.while_waiting());
+    member.confirm(round);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(, SharedMemoryGroups,
+                         testing::Combine(testing::Values(std::size_t{0}),
+                                          testing::Values(0, 1, 2)));
+
+// Between sums, which use the same memory.
+TEST_P(SharedMemoryGroups, GatherEachPartFromItsOwner) {
+  for (std::size_t count = 2; count <= kMembers; ++count) {
+    std::vector<Member> all = members(count);
+    const auto errors = on_threads(all, [&](std::size_t i) {
+      all[i].set_up(options(i));
+      for (int round = 0; round < kRounds; ++round) {
+        const auto number = static_cast<std::uint64_t>(round) * 2;
+        all[i].gradient.copy_(values_of(i, round));
+        all[i].give({{900, kValues}, {0, 900}}, number);
+        EXPECT_TRUE(at::equal(all[i].gradient, sum_in_order(count, round)));
+        const at::Tensor weights = values_of(i, round);
+        const auto parts = parts_of(count, round);
+        gather(all[i], weights, parts, number + 1);
+        at::Tensor expected = values_of(i, round);
+        for (const sync::Part& part : parts) {
+          expected.narrow(0, part.range.first, part.range.count())
+              .copy_(values_of(part.owner, round).narrow(0, part.range.first, part.range.count()));
+        }
+        EXPECT_TRUE(at::equal(weights, expected)) << "member " << i << ", round " << round;
+      }
+    });
+    ASSERT_THAT(errors, Each(IsEmpty()));
+  }
+}
+
+TEST_P(SharedMemoryGroups, NameMemberThatDiesBeforeItGathers) {
+  std::vector<Member> all = members(kMembers);
+  const auto errors = on_threads(all, [&](std::size_t i) {
+    all[i].set_up(options(i));
+    all[i].give({{0, kValues}}, 0);
+    if (i == 2) return all[i].links.reset();  // as a process that is killed
+    gather(all[i], values_of(i, 0), parts_of(kMembers, 0), 1);
   });
   EXPECT_THAT(errors[0], HasSubstr("stage 0.2 closed its end"));
   EXPECT_THAT(errors[1], HasSubstr("stage 0.2 closed its end"));

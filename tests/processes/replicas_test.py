@@ -73,6 +73,38 @@ class Exactness(Replicated):
         sent = [sum(one["sent_bytes"] for m in run.metrics() for one in m["sync"]) for run in (links, group)]
         self.assertLess(sent[1], sent[0] / 4, sent)
 
+    def test_shared_state_has_the_bits_of_whole_state(self):
+        short = {"train.steps": 8, "checkpoint.every": 4, "sync.group": "always"}
+        whole = self.train("whole", short)
+        shared = self.train("shared", {**short, "sync.share_state": True})
+        learnt = self.learnt(whole, 8)
+        self.assert_same_bits(learnt, self.learnt(shared, 8))
+        for stage in (0, 1):
+            parts = [self.moments_of(shared, 8, stage, replica) for replica in (0, 1)]
+            self.assertTrue(parts[0] and parts[1])
+            self.assertEqual(parts[0] & parts[1], set())
+            self.assertEqual(parts[0] | parts[1], self.moments_of(whole, 8, stage, 0))
+        for run, share in ((shared, False), (whole, True)):
+            self.rewind_run(run, 4)
+            self.resumed(run, "--set", f"sync.share_state={json.dumps(share)}")
+            self.assertEqual(self.restarted(run), [])
+            self.assert_same_bits(learnt, self.learnt(run, 8))
+
+    def moments_of(self, run, step, stage, replica):
+        """The names of the moments that this process has saved."""
+        shard = run.path / "checkpoints" / f"step-{step}" / f"stage-{stage}.replica-{replica}.safetensors"
+        return {name for name in runs.read_safetensors(shard) if name.endswith("_moment")}
+
+    def test_replica_that_is_lost_with_its_part_of_the_state_restarts_to_same_bits(self):
+        settings = {"train.steps": 100, "checkpoint.every": 20, "sync.group": "always", "sync.share_state": True}
+        quiet = self.train("quiet", settings)
+        launched = self.start("loud", {**settings, "hosts.restart": 2})
+        launched.at_checkpoint(20)
+        os.kill(launched.run.stages()[-1], signal.SIGKILL)
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assertEqual(len(launched.run.events("restart")), 1)
+        self.assert_same_bits(quiet.learnt(100), launched.run.learnt(100))
+
     def assert_close(self, expected, got):
         self.assertEqual(sorted(got), list(range(1, STEPS + 1)))
         for step in expected:

@@ -22,10 +22,12 @@ class Allreduce final : public SyncMethod {
                     .sums_gradients = true,
                     .reads_own_contribution = false}),
         narrow_(settings.narrow_wire),
-        in_group_(settings.in_group) {}
+        in_group_(settings.in_group),
+        shares_state_(settings.in_group && settings.share_state) {}
 
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override {
+    if (shares_state_ && point.hook == Hook::update) return gather(layout, membership);
     if (point.hook != Hook::gradient) return std::nullopt;
     RoundPlan plan = plan_in_buckets(layout, membership, kSumBits);
     if (in_group_) plan.pattern = Pattern::group;
@@ -56,8 +58,18 @@ class Allreduce final : public SyncMethod {
   }
 
  private:
+  // Of the weights that each member has updated.
+  static RoundPlan gather(const Layout& layout, const Membership& membership) {
+    RoundPlan plan;
+    plan.pattern = Pattern::group_gather;
+    plan.owners = owners_of(layout, membership.count());
+    for (const Piece& piece : layout.pieces()) plan.ranges.push_back(piece.range);
+    return plan;
+  }
+
   bool narrow_;
   bool in_group_;
+  bool shares_state_;
 };
 
 }  // namespace
@@ -70,7 +82,9 @@ MethodOffer allreduce() {
       .is_exact_sum = true,
       .forecast =
           [](const ForecastInput& input) {
-            if (input.settings.in_group) return every_step(input.ready_bytes());
+            if (input.settings.in_group) {
+              return every_step((input.settings.share_state ? 2 : 1) * input.ready_bytes());
+            }
             const double bits = input.settings.narrow_wire ? kSumBits / 2 : kSumBits;
             return every_step(input.bucketed_bytes(input.values(), bits, input.bucket(kSumBits)));
           },

@@ -110,6 +110,7 @@ void DirectRound::exchange(const std::function<void()>& damage) {
         swap(exchange);
         break;
       case Pattern::group:
+      case Pattern::group_gather:
         throw std::logic_error("there is no group here");
     }
     if (damage) damage();

@@ -168,6 +168,27 @@ TEST(PlannedGroup, ThatIsImpossibleIsRefused) {
   }
 }
 
+TEST(PlannedGroup, SharesStateOnlyWhereItSumsInSharedMemory) {
+  const auto refusal = [](plan::Plan plan) {
+    plan.recipe.sync.share_state = true;
+    plan_groups(plan, nullptr);
+    return refusal_of<base::UserError>([&] { check_shared_state(plan); });
+  };
+  const std::string kNothing = "nothing was refused";
+  const auto always = recipe::GroupUse::always;
+  EXPECT_EQ(refusal(with(plan_of("allreduce", 2, {0, 0, 0, 0}, kNoGpu), always)), kNothing);
+  EXPECT_EQ(refusal(plan_of("diloco", 1, {0, 0, 1, 1}, kNoGpu)), kNothing);
+  EXPECT_EQ(refusal(with(plan_of("allreduce", 1, {0, 0, 1}, kNoGpu), always)), kNothing);
+  EXPECT_THAT(refusal(plan_of("allreduce", 1, {0, 0}, kNoGpu)),
+              AllOf(HasSubstr("sync.share_state is true"), HasSubstr("sync.group to \"always\"")));
+  EXPECT_THAT(refusal(plan_of("allreduce", 1, {0, 0})), HasSubstr("sync.group to \"always\""))
+      << "not known yet";
+  EXPECT_THAT(refusal(plan_of("diloco", 1, {0, 0}, kNoGpu)), HasSubstr("sync.group"));
+  EXPECT_THAT(refusal(plan_of("diloco", 1, {0, 1}, kNoGpu)), HasSubstr("sync.group"));
+  EXPECT_THAT(refusal(with(plan_of("allreduce", 1, {0, 0}, kOneGpu), always)),
+              HasSubstr("stage 0.0 computes on a GPU (host a)"));
+}
+
 TEST(PlannedGroup, IsInThePlanAndItsText) {
   plan::Plan plan = plan_of("cocktail", 1, {0, 0, 1, 1});
   plan_groups(plan, nullptr);

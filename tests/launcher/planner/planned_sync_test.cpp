@@ -116,6 +116,39 @@ TEST(PlannedSync, CountsFramesOfRoundsAndTheGradientThatALossNeedsAgain) {
   }
 }
 
+TEST(PlannedSync, CountsMomentsThatReplicasShareOnce) {
+  const models::ModelDescription model = models::describe(config(true));
+  for (const auto& [moments, bytes] :
+       {std::pair{recipe::Moments::float32, 8}, {recipe::Moments::int8, 2}}) {
+    for (const std::uint32_t replicas : {2U, 3U}) {
+      plan::Plan plan = plan_of(1, replicas, "allreduce");
+      plan.recipe.sync.group = recipe::GroupUse::always;
+      plan.recipe.sync.share_state = true;
+      plan.recipe.train.moments = moments;
+      const sync::Layout layout = stages::stage_layout(model, plan.processes[0].chunks);
+      std::int64_t values = 0;
+      for (const sync::Piece& piece : layout.pieces()) values += piece.range.count();
+      for (plan::Plan::Process& process : plan.processes) process.state_bytes = bytes * values;
+      plan_sync(plan, model);
+      std::int64_t all = 0;
+      for (const plan::Plan::Process& process : plan.processes) {
+        all += process.state_bytes;
+        EXPECT_LT(process.state_bytes, bytes * values);
+      }
+      EXPECT_EQ(all, bytes * values);
+    }
+  }
+}
+
+TEST(PlannedSync, RefusesToShareMomentsThatAMethodChanges) {
+  plan::Plan plan = plan_of(1, 2, "onebit_adam");
+  plan.recipe.sync.share_state = true;
+  EXPECT_THAT(base::user_error(base::ExitCode::bad_input,
+                               [&] { plan_sync(plan, models::describe(config(true))); }),
+              testing::AllOf(testing::StartsWith("sync.share_state is true"),
+                             testing::HasSubstr("leave sync.share_state out")));
+}
+
 TEST(PlannedSync, UsesDefaultsForMethodsThatRecipeDoesNotSelect) {
   recipe::Recipe recipe;
   recipe.pipeline.replicas = 2;

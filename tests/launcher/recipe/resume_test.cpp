@@ -108,6 +108,9 @@ std::string restarted(const Plan& before, const Plan& after) {
 TEST(SyncResume, IsExactForSameReplicas) {
   EXPECT_THAT(restarted(plan_of(3), plan_of(3)), IsEmpty());
   EXPECT_THAT(restarted(plan_of(1), plan_of(1)), IsEmpty());
+  Plan shares = plan_of(3);
+  shares.recipe.sync.share_state = true;
+  EXPECT_THAT(restarted(plan_of(3), shares), IsEmpty());
   EXPECT_THAT(saved_sync(plan_of(1)), IsEmpty());
 }
 
