@@ -272,6 +272,49 @@ TEST(SharedMemoryLink, ConnectionCarriesReferencesOnly) {
   EXPECT_GE(pair->right->state().received_bytes, 3'800'000u);
 }
 
+// It cannot open memory of this one.
+TEST(SharedMemoryLink, PeerOfAnotherUserUsesTheConnectionAndSaysWhy) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can become another user";
+  EndSetup setup;
+  setup.shared_memory = true;
+  const RunId run = RunId::random();
+  const CurveKeyPair left_keys = CurveKeyPair::generate();
+  const CurveKeyPair right_keys = CurveKeyPair::generate();
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  const FileDescriptor reads(pipe[0]);
+  const FileDescriptor writes(pipe[1]);
+  const ChildProcess child([&](int ready) {
+    constexpr uid_t kOther = 54321;
+    if (::setuid(kOther) != 0) throw std::runtime_error("no other user");
+    ChildProcess::report_ready(ready);
+    std::string endpoint;
+    for (char letter = 0; ::read(reads.number(), &letter, 1) == 1 && letter != '\n';) {
+      endpoint += letter;
+    }
+    Node node(node_options(kLeft, run, left_keys));
+    const auto link = node.connect(endpoint, link_options(setup, kRight, right_keys.public_key));
+    link->send(link->receive());
+    while (link->state().memory_problem.empty()) std::this_thread::yield();
+    const std::string why = link->state().memory_problem;
+    Frame words;
+    append_bytes(words, std::as_bytes(std::span(why)));
+    link->send(std::move(words));
+    ::pause();
+  });
+  Node node(node_options(kRight, run, right_keys));
+  const auto listener = node.listen({});
+  const auto link = listener->expect(link_options(setup, kLeft, left_keys.public_key));
+  const std::string endpoint = listener->endpoint() + "\n";
+  ASSERT_GT(::write(writes.number(), endpoint.data(), endpoint.size()), 0);
+  link->send(numbered_frame(1, 200'000));
+  EXPECT_EQ(link->receive(), numbered_frame(1, 200'000));
+  const Frame words = link->receive();
+  const std::string why(reinterpret_cast<const char*>(words.data()), words.size());
+  EXPECT_THAT(why, HasSubstr("shared memory cannot be opened: Permission denied"));
+  EXPECT_FALSE(link->state().in_memory);
+}
+
 TEST(SharedMemoryLink, OneEndWithoutMemoryUsesTheConnection) {
   EndSetup shares;
   shares.shared_memory = true;
