@@ -124,7 +124,7 @@ void note_chats(const cli::GenerateFlags& flags, const recipe::Recipe& recipe) {
 void note_memory(std::size_t together, std::size_t asked, const InFlight& in_flight) {
   if (together == asked) return;
   cli::warn(fmt::format(
-      "{} of {} prompts are in progress at a time: their keys and values have {} of memory{}",
+      "{} of {} prompts are in progress at a time, because keys and values may take {} of memory{}",
       together, asked, base::byte_text(in_flight.cache_bytes.value_or(0)),
       in_flight.cache_bits == 8 ? "" : "; with --cache int8 they take about a quarter"));
 }

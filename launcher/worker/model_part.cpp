@@ -182,6 +182,9 @@ at::Tensor ModelPart::extend(const run::ExtendBatch& request, at::Tensor values)
   for (const run::ExtendSequence& one : request.sequences) {
     Sequence& sequence =
         sequences_.try_emplace(one.sequence, one.capacity, cache_format(one)).first->second;
+    if (sequence.cache.format() != cache_format(request.sequences.front())) {
+      throw base::MessageError("sequences of a batch whose keys and values have different bits");
+    }
     const auto count = std::ssize(one.tokens);
     if (count == 0 || std::ssize(sequence.tokens) + count > sequence.cache.capacity()) {
       throw base::MessageError("a sequence grows by no token, or beyond its capacity");

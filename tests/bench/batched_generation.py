@@ -3,13 +3,13 @@ weights, prompts and threads, in turn. See README.md.
 
 usage: batched_generation.py [--bin FOLDER] [--rounds 3] [--threads 2] [--together 1 8 64]
                              [--tokens 64] [--blocks 6] [--limit SHARE] [--latent] [--prompt 9]
-                             [--former FOLDER] [--quick]
+                             [--former FOLDER] [--cache int8] [--quick]
 
 Needs transformers; exit code 77 where it is missing. The model is half the blocks of GPT-2 with 124 M parameters,
 random weights. Loading and prompts cancel out: a time is that of long answers less that of short ones. With --limit,
 strait is compared with itself in a control group with that share of the model's bytes (needs root). With --latent the
 model has blocks of DeepSeek V3's kind with the attention of Moonlight 16B-A3B and narrow MLPs. --prompt: the number of
-tokens of a prompt. --former: another build in the place of transformers.
+tokens of a prompt. --former: another build in the place of transformers. --cache: strait itself, with keys and values kept like this.
 """
 
 import contextlib
@@ -69,11 +69,11 @@ def prompt_of(options):
     return (PROMPT * options.prompt)[:options.prompt]
 
 
-def seconds_of_ours(folder, program, group, prompt, together, tokens):
+def seconds_of_ours(folder, program, group, prompt, together, tokens, *words):
     (folder / "prompts.jsonl").write_text(f"{json.dumps({'prompt': prompt})}\n" * together)
     begin = time.perf_counter()
     lines = run([program, "generate", "runs/asked", "--prompts", "prompts.jsonl", "--on", "here", "--temperature", "1",
-                 "--max-tokens", str(tokens), "--batch", str(together)], folder, group).splitlines()
+                 "--max-tokens", str(tokens), "--batch", str(together), *words], folder, group).splitlines()
     seconds = time.perf_counter() - begin
     made = sum(json.loads(line)["tokens"] for line in lines)
     return seconds, made
@@ -89,7 +89,7 @@ def seconds_of_torch(model, prompt, together, tokens):
 
 def main():
     options = machinery.options_of(__doc__, rounds=3, threads=2, together=[1, 8, 64], tokens=64, blocks=6, limit=0.0,
-                                   latent=False, prompt=len(PROMPT), former=None)
+                                   latent=False, prompt=len(PROMPT), former=None, cache=None)
     short, long = (1, 5) if options.quick else (8, 8 + options.tokens)
     if options.quick:
         options.rounds, options.together = 1, [1, 8]
@@ -110,6 +110,9 @@ def main():
             stack.callback(group.close)
             print(f"the model has {size / 1e6:.0f} MB, the group {options.limit * size / 1e6:.0f} MB")
             ways["streamed"] = lambda *words: seconds_of_ours(folder, program, group, prompt, *words)
+        elif options.cache:
+            kept = ("--cache", options.cache)
+            ways[options.cache] = lambda *words: seconds_of_ours(folder, program, None, prompt, *words, *kept)
         elif options.former:
             former = pathlib.Path(options.former).resolve() / "strait"
             ways["former"] = lambda *words: seconds_of_ours(folder, former, None, prompt, *words)
