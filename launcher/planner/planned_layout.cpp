@@ -54,11 +54,11 @@ void add_devices(const plan::Plan& plan, placement::Problem& problem) {
       // Layers are counted with the backward that is assumed elsewhere.
       device.flops_per_second =
           speed.flops_per_second * (1 + plan::kAssumedBackwardCost) / (1 + speed.backward);
-      if (plan::computes_on_gpus(plan, i)) {
-        const auto& gpus = *plan.hosts[i].gpus;
+      const auto& gpus = plan.hosts[i].gpus;
+      if (gpus && !gpus->empty()) {
         device.memory_bytes =
-            static_cast<double>(gpus[static_cast<std::size_t>(place) % gpus.size()]);
-      } else if (hosts[i].memory) {
+            static_cast<double>((*gpus)[static_cast<std::size_t>(place) % gpus->size()]);
+      } else if (hosts[i].memory && !plan::computes_on_gpus(plan, i)) {
         device.memory_bytes = static_cast<double>(*hosts[i].memory) / static_cast<double>(places);
       }
     }
