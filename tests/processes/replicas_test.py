@@ -100,7 +100,7 @@ class Exactness(Replicated):
         quiet = self.train("quiet", settings)
         launched = self.start("loud", {**settings, "hosts.restart": 2})
         launched.at_checkpoint(20)
-        os.kill(launched.run.stages()[-1], signal.SIGKILL)
+        os.kill(launched.run.processes()["1.1"], signal.SIGKILL)
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertEqual(len(launched.run.events("restart")), 1)
         self.assert_same_bits(quiet.learnt(100), launched.run.learnt(100))
