@@ -1,6 +1,5 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/dot_product_cpu.cpp"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
@@ -22,6 +21,28 @@ constexpr int kDotOutputs = 4;
 constexpr int kDotRows = 4;
 constexpr int kDotOutputs = 6;
 #endif
+// The lanes of a vector, added in a tree: the upper half to the lower one, and so on.
+template <class D>
+HWY_INLINE float tree_sum(D /*lanes*/, hn::Vec<D> values) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(D()) > 1) {
+    const hn::Half<D> half;
+    return tree_sum(half, hn::Add(hn::LowerHalf(half, values), hn::UpperHalf(half, values)));
+  }
+#endif
+  return hn::GetLane(values);
+}
+
+// tree_sum() of every value of a tile, whose lanes' sums are [lanes, count].
+HWY_INLINE void add_lanes(float* sums, std::int64_t count) {
+  for (std::int64_t half = lane_count() / 2; half > 0; half /= 2) {
+    for (std::int64_t i = 0; i < half * count; i += lane_count()) {
+      const Vector upper = load_lanes(sums + half * count + i);
+      store_lanes(hn::Add(load_lanes(sums + i), upper), sums + i);
+    }
+  }
+}
+
 // ---- few rows: the matrix is read as it lies ----------------------------------------------------
 
 template <int kRows, int kOutputs>
@@ -167,24 +188,6 @@ HWY_INLINE void pack_outputs(const cpu::RowProduct& all, std::int64_t output, st
   }
 }
 
-// What the tiles of a panel read ahead of the next one: each an equal part, in the cache when it is
-// packed.
-class ReadAhead {
- public:
-  ReadAhead(const float* begin, const float* end, std::int64_t parts)
-      : next_(begin), end_(end), part_((end - begin) / parts + 1) {}
-  HWY_INLINE void read_part() {
-    constexpr std::int64_t kLine = 16;
-    const float* const until = next_ + std::min<std::int64_t>(part_, end_ - next_);
-    for (; next_ < until; next_ += kLine) hwy::Prefetch(next_);
-  }
-
- private:
-  const float* next_;
-  const float* end_;
-  std::int64_t part_;
-};
-
 HWY_INLINE void store_tile(const cpu::RowProduct& all, std::int64_t row, std::int64_t rows,
                            std::int64_t output, std::int64_t outputs, const float* sums) {
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -209,9 +212,9 @@ void dot_panels(const cpu::RowProduct& all, std::int64_t first, std::int64_t las
     const std::int64_t outputs = std::min(panel_width(), last - output);
     pack_outputs(all, output, outputs, packed, panel);
     const std::int64_t next = output + outputs;
-    ReadAhead ahead(all.matrix + next * all.width,
-                    all.matrix + std::min(next + panel_width(), last) * all.width,
-                    (all.rows + kTileRows - 1) / kTileRows * lane_count());
+    ReadAhead ahead(
+        {all.matrix + next * all.width, std::min(panel_width(), last - next), all.width, all.width},
+        tiles_of(all.rows) * lane_count());
     for_tiles(all.rows, [&](auto rows, std::int64_t row) HWY_ATTR {
       HWY_ALIGN float sums[kMostLanes * kTileRows * kPanelVectors * kMostLanes];
       const std::int64_t count = rows * panel_width();

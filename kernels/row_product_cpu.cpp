@@ -23,18 +23,21 @@ struct Part {
 
 template <int kVectors, Columns kColumns>
 HWY_INLINE void part_tiles(const cpu::RowProduct& all, const Part& part, Tile tile,
-                           std::int64_t output) {
+                           std::int64_t output, ReadAhead& ahead) {
   const float* const inputs = all.input + part.begin;
   for_tiles(all.rows, [&](auto rows, std::int64_t row) HWY_ATTR {
+    ahead.read_part();
     tile.inputs = inputs + row * all.width;
     tile.sums = all.product + row * all.outputs + output;
     add_tile<rows, kVectors, Begin::sums, kColumns>(tile);
   });
 }
 
-// `weights`: of the part, as they lie or copied.
+// `weights`: of the part, as they lie or copied. `next`: what is copied after it.
 HWY_INLINE void add_part(const cpu::RowProduct& all, const Part& part, const float* weights,
-                         std::int64_t stride) {
+                         std::int64_t stride, const Block& next) {
+  const std::int64_t panels = (part.last - part.first) / panel_width() + 1;
+  ReadAhead ahead(next, panels * tiles_of(all.rows));
   Tile tile;
   tile.input_stride = all.width;
   tile.weight_stride = stride;
@@ -43,12 +46,12 @@ HWY_INLINE void add_part(const cpu::RowProduct& all, const Part& part, const flo
   std::int64_t output = part.first;
   for (; output + panel_width() <= part.last; output += panel_width()) {
     tile.weights = weights + output - part.first;
-    part_tiles<kPanelVectors, Columns::whole_vectors>(all, part, tile, output);
+    part_tiles<kPanelVectors, Columns::whole_vectors>(all, part, tile, output, ahead);
   }
   for (; output < part.last; output += lane_count()) {
     tile.weights = weights + output - part.first;
     tile.columns = std::min(lane_count(), part.last - output);
-    part_tiles<1, Columns::few>(all, part, tile, output);
+    part_tiles<1, Columns::few>(all, part, tile, output, ahead);
   }
 }
 
@@ -62,7 +65,10 @@ HWY_INLINE void add_copied_part(const cpu::RowProduct& all, const Part& part,
     const float* const from = all.matrix + k * all.outputs;
     std::copy(from + part.first, from + part.last, copied + (k - part.begin) * stride);
   }
-  add_part(all, part, copied, stride);
+  const std::int64_t left = std::min(all.width - part.end, part.end - part.begin);
+  const Block next{all.matrix + part.end * all.outputs + part.first, left, part.last - part.first,
+                   all.outputs};
+  add_part(all, part, copied, stride, next);
 }
 
 // By parts of the inputs, so that memory is read in long stretches and the sums stay in a near
@@ -86,7 +92,7 @@ void part_columns(const cpu::RowProduct& all, std::int64_t first, std::int64_t l
       if (many) {
         add_copied_part(all, part, columns);
       } else {
-        add_part(all, part, all.matrix + part.begin * all.outputs + part.first, all.outputs);
+        add_part(all, part, all.matrix + part.begin * all.outputs + part.first, all.outputs, {});
       }
     }
   }

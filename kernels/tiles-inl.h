@@ -7,6 +7,9 @@
 #define STRAIT_KERNELS_TILES_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
+#include <cstdint>
 #include <type_traits>
 #include <vector>
 
@@ -29,11 +32,41 @@ HWY_INLINE std::int64_t panel_width() { return kPanelVectors * lane_count(); }
 // ways add the same values in the same order.
 constexpr std::int64_t kManyRows = 8;
 
-// Memory of the thread for packed values, which stays.
+constexpr std::int64_t kLine = 16;  // values in a line of a cache
+// Memory of the thread for packed values, which stays. Whole lines, so that no vector is in two.
 HWY_INLINE float* room_for(std::vector<float>& memory, std::int64_t count) {
-  if (std::ssize(memory) < count) memory.resize(static_cast<std::size_t>(count));
-  return memory.data();
+  if (std::ssize(memory) < count + kLine) memory.resize(static_cast<std::size_t>(count + kLine));
+  const auto past = reinterpret_cast<std::uintptr_t>(memory.data()) / sizeof(float) % kLine;
+  return memory.data() + (kLine - past) % kLine;
 }
+
+// A part of a matrix that tiles bring into the cache before it is copied, each the next lines.
+struct Block {
+  const float* begin = nullptr;
+  std::int64_t rows = 0;  // 0 or below: none
+  std::int64_t columns = 0;
+  std::int64_t stride = 0;
+};
+class ReadAhead {
+ public:
+  ReadAhead(const Block& block, std::int64_t tiles)
+      : block_(block),
+        lines_((block.columns + kLine - 1) / kLine),
+        share_(block.rows * lines_ / tiles + 1) {}
+  HWY_INLINE void read_part() {
+    for (std::int64_t i = 0; i < share_ && row_ < block_.rows; ++i) {
+      hwy::Prefetch(block_.begin + row_ * block_.stride + line_ * kLine);
+      if (++line_ == lines_) line_ = 0, ++row_;
+    }
+  }
+
+ private:
+  Block block_;
+  std::int64_t lines_;
+  std::int64_t share_;
+  std::int64_t row_ = 0;
+  std::int64_t line_ = 0;
+};
 
 // Rows whose inputs, each times a row of weights, are added to a block of sums.
 struct Tile {
@@ -92,6 +125,8 @@ HWY_INLINE void add_tile(const Tile& tile) {
   }
 }
 
+HWY_INLINE std::int64_t tiles_of(std::int64_t rows) { return (rows + kTileRows - 1) / kTileRows; }
+
 // `add` for six rows at a time, and for those that are left.
 template <class Add>
 HWY_INLINE void for_tiles(std::int64_t rows, const Add& add) {
@@ -107,28 +142,6 @@ HWY_INLINE void for_tiles(std::int64_t rows, const Add& add) {
   add_rest(std::integral_constant<int, 4>());
   add_rest(std::integral_constant<int, 2>());
   add_rest(std::integral_constant<int, 1>());
-}
-
-// The lanes of a vector, added in a tree: the upper half to the lower one, and so on.
-template <class D>
-HWY_INLINE float tree_sum(D /*lanes*/, hn::Vec<D> values) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (hn::MaxLanes(D()) > 1) {
-    const hn::Half<D> half;
-    return tree_sum(half, hn::Add(hn::LowerHalf(half, values), hn::UpperHalf(half, values)));
-  }
-#endif
-  return hn::GetLane(values);
-}
-
-// tree_sum() of every value of a tile, whose lanes' sums are [lanes, count].
-HWY_INLINE void add_lanes(float* sums, std::int64_t count) {
-  for (std::int64_t half = lane_count() / 2; half > 0; half /= 2) {
-    for (std::int64_t i = 0; i < half * count; i += lane_count()) {
-      const Vector upper = load_lanes(sums + half * count + i);
-      store_lanes(hn::Add(load_lanes(sums + i), upper), sums + i);
-    }
-  }
 }
 
 }  // namespace strait::kernels::HWY_NAMESPACE
