@@ -125,6 +125,8 @@ plan::StageJob first_of_two_replicas() {
   job.plan.recipe.sync.top = 0.5;
   job.plan.sync_method = "cocktail";
   job.plan.steps = 40;
+  job.plan.processes.push_back(job.plan.processes[1]);
+  job.plan.processes.back().name = {1, 1};
   plan::Plan::Link link;
   link.name = "replica 1.0~1.1";
   link.use = plan::Plan::Use::replica;
@@ -164,6 +166,14 @@ TEST(StageSettings, SyncOptionsComeFromPlanAndRecipe) {
   EXPECT_EQ(strong.sync.random, 0.25);
   EXPECT_EQ(strong.sync.top, 1);
   EXPECT_EQ(strong.sync.bits, 1);
+}
+
+TEST(StageSettings, LinkAsksForMemoryAsThePlanSays) {
+  plan::StageJob job = middle_of_three();
+  const plan::Plan::Link link = job.plan.links.front();
+  EXPECT_TRUE(link_options(job, link).shared_memory);
+  job.plan.recipe.hosts.shared_memory = false;
+  EXPECT_FALSE(link_options(job, link).shared_memory);
 }
 
 // Neither end of a tied table may wait to send.
