@@ -32,8 +32,8 @@ For your model and line, or your hosts:
 READING = """## How to read the tables
 
 A cell is tokens a second over {} Mbit/s. **r**: recompute; **o**: the optimizer is off-loaded;
-**d**: to the disk; **b**, **8**: moments in bfloat16, int8; –: it does not fit. The last column is the Mbit/s from which
-two hosts are faster than one.
+**d**: to the disk; **b**, **8**: moments in bfloat16, int8; –: it does not fit. The last column is the Mbit/s from
+which two hosts are faster than one.
 """
 
 

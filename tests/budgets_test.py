@@ -31,6 +31,7 @@ LISTS = {
     "framework/sync/packet.cpp": 420,  # the sections of a packet, which no other source sees, and its values
     "framework/codec/activation_cache.cpp": 370,
     "launcher/planner/sync_offer.cpp": 370,  # one forecast: of rounds, lines and consensus
+    "kernels/expert_products.cpp": 365,  # forward and backward of one layer
     "schedules/simulate.cpp": 425,  # one simulation: actions, messages, and the threads of links
     "stages/replica_sync.cpp": 475,
     "models/tensor_names.cpp": 390,  # one subject: names in files, of models and of adapters
@@ -57,7 +58,7 @@ PRODUCT = ("framework/", "kernels/", "launcher/", "models/", "placement/", "sche
 HOUSE = {
     "headers with one user": (0, 71),
     "lines of includes and namespaces, %": (0, 7.3),
-    "comments in sources, %": (4.4, 100),
+    "comments in sources, %": (4.5, 100),
     "kinds of messages": (0, 40),
 }
 NAMELESS_TYPES = re.compile(
