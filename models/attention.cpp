@@ -49,6 +49,7 @@ at::Tensor attend_single_tokens(const kernels::AttentionHeads& inputs, int layer
       const auto own = [i](const at::Tensor& all) { return all.narrow(0, i, 1).unsqueeze(0); };
       SequenceCache& sequence = *cache.extensions()[static_cast<std::size_t>(i)].sequence;
       std::vector<at::Tensor> token;
+      token.reserve(added.size());
       for (const at::Tensor& one : added) token.push_back(own(one));
       const auto heads = with_kept(own(query), sequence.append(layer, token), inputs.sinks);
       result[i].copy_(kernels::attention_to_cache(heads, rules)[0][0]);

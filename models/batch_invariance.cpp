@@ -47,6 +47,7 @@ at::Tensor by_value(const Pass& pass, const std::vector<at::Tensor>& values,
   });
   if (!whole || width > kValuesOfPart) return by_token(pass, values, compute);
   std::vector<at::Tensor> tokens;
+  tokens.reserve(values.size());
   for (const at::Tensor& one : values) tokens.push_back(one.flatten(0, -2).contiguous());
   const std::int64_t grain = kValuesOfPart / width;
   const std::int64_t count = tokens.front().size(0);
@@ -56,6 +57,7 @@ at::Tensor by_value(const Pass& pass, const std::vector<at::Tensor>& values,
     const at::NoGradGuard no_grad;  // threads have their own
     for (std::int64_t part = first; part < last; ++part) {
       std::vector<at::Tensor> own;
+      own.reserve(tokens.size());
       for (const at::Tensor& all : tokens) {
         own.push_back(all.narrow(0, part * grain, std::min(grain, count - part * grain)));
       }

@@ -142,6 +142,7 @@ at::Tensor LatentAttention::attend_to_cache(const at::Tensor& query,
     // Several tokens expand the latents instead, which takes fewer operations then.
     const at::Tensor own = to_latents(query.flatten(0, 1), pass);
     std::vector<at::Tensor> tokens;
+    tokens.reserve(added.size());
     for (const at::Tensor& one : added) tokens.push_back(one.flatten(0, 1).contiguous());
     const at::Tensor sums = at::empty({own.size(0), heads_, latent_.rank}, own.options());
     kernels::parallel_for(own.size(0), 1, [&](std::int64_t first, std::int64_t last) {
@@ -149,6 +150,7 @@ at::Tensor LatentAttention::attend_to_cache(const at::Tensor& query,
       for (std::int64_t i = first; i < last; ++i) {
         SequenceCache& sequence = *cache.extensions()[static_cast<std::size_t>(i)].sequence;
         std::vector<at::Tensor> token;
+        token.reserve(tokens.size());
         for (const at::Tensor& one : tokens) token.push_back(one.narrow(0, i, 1).unsqueeze(0));
         sums[i].copy_(attend_token(own[i], all_latents(sequence.append(options_.layer, token))));
       }

@@ -29,9 +29,9 @@ void run_task(NetThread& thread, const std::string& where, const std::function<v
 // The program's end of a link. It detaches itself on the net thread, which knows it by pointer.
 class NodeLink final : public LinkEnd {
  public:
-  NodeLink(ProtocolOptions options, std::shared_ptr<NetThread> thread)
+  NodeLink(const ProtocolOptions& options, std::shared_ptr<NetThread> thread)
       : LinkEnd(
-            std::move(options), [thread] { thread->wake(); }, thread->uplink()),
+            options, [thread] { thread->wake(); }, thread->uplink()),
         thread_(std::move(thread)) {}
   ~NodeLink() override {
     if (!carrier_) return;
