@@ -228,7 +228,7 @@ class Adapters(Compared):
         code, out, err = self.strait("plan", self.write_recipe("onebit", {
             "train.moments": "int8", "pipeline.replicas": 2, "sync.method": "onebit_adam", "train.steps": 100}))
         self.assertEqual(code, 10, out + err)
-        self.assertIn('exchanges moments in float32', err)
+        self.assertIn('exchanges all moments in float32', err)
 
     def test_muon_matches_bits_and_resumes_as_it_is_only(self):
         settings = {"train.optimizer": "muon", "checkpoint.every": 10}
