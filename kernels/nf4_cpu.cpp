@@ -48,7 +48,7 @@ bool quantize_nf4_elements(const T* from, std::int64_t count, std::uint8_t* out,
       hn::Store(some, Lanes(), values + i);
     }
     const std::uint32_t bits = largest_bits(values, kNf4Values);
-    // NaN, infinity, and values whose products could overflow: the caller names the tensor.
+    // NaN, infinity, and 2^120 or more: the caller names the tensor.
     if (bits >= kHugeBits) return false;
     *sizes = float_of_bits(bits);
     choose_levels(values, *sizes++, levels);

@@ -78,7 +78,7 @@ at::Tensor ExpertMlp::scores(const at::Tensor& tokens, const Pass& pass) const {
 }
 
 at::Tensor ExpertMlp::choose(const at::Tensor& scores) const {
-  // The bias decides who is chosen. The weights stay those of the scores (DeepSeek V3).
+  // The bias decides who is chosen. The weights come from the scores alone (DeepSeek V3).
   at::Tensor order = choice_bias_.defined() ? scores + choice_bias_.detach() : scores;
   if (options_.groups_per_token < options_.groups) {
     const at::Tensor groups = order.unflatten(1, {options_.groups, -1});

@@ -36,7 +36,7 @@ std::vector<at::Tensor> kept_of(const std::vector<at::Tensor>& latents,
   return {latent.values, latent.scales, rotated.values, rotated.scales};
 }
 
-// Both beside each other, in float32 for as long as a layer of one sequence computes.
+// Both in one tensor, in float32 for as long as a layer of one sequence computes.
 at::Tensor all_latents(const std::vector<at::Tensor>& kept) {
   if (kept.size() == 1) return kept[0];
   return at::cat({kernels::dequantize_heads({kept[0], kept[1]}),

@@ -287,7 +287,7 @@ void Player::make_message(std::size_t from, std::size_t to, MicroBatch micro_bat
   const std::size_t message = messages_.size();
   messages_.push_back({from, to, micro_batch});
   if (coding_seconds(messages_.back()) == 0) return send(message);
-  // A link's end codes its messages in order, beside compute, on the cores of its host.
+  // A link's end codes its messages in order, during compute, on the cores of its host.
   code(coder_of(messages_.back(), false), message);
 }
 

@@ -68,7 +68,7 @@ class AdamW {
   bool has_float_moments() const { return in_float() && !shares_state(); }
   // Whether other replicas have the moments of some parameters.
   bool shares_state() const { return options_.sharers > 1; }
-  // Contiguous, over the layout. Moments are in their own type, and those of owned parameters only.
+  // Contiguous, over the layout. Moments are in their own type, of owned parameters only.
   const at::Tensor& masters() const { return masters_.whole(); }
   const at::Tensor& first_moments() const { return first_moments_.whole(); }
   const at::Tensor& second_moments() const { return second_moments_.whole(); }

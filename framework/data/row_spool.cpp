@@ -4,21 +4,13 @@
 #include <cerrno>
 
 #include "framework/data/file_packer.h"
+#include "framework/store/atomic_file.h"
 #include "framework/store/store_error.h"
 
 namespace strait::data {
 namespace {
 
 constexpr std::size_t kBytesOfToken = 9;  // of all three tables
-
-FileDescriptor unnamed_file(const std::filesystem::path& folder) {
-  std::string name = (folder / ".rows-XXXXXX").string();
-  FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  if (!file.open()) throw store::system_error("create a file in", folder, errno);
-  // Removed at once: the open descriptor keeps the file until the process ends.
-  if (::unlink(name.c_str()) != 0) throw store::system_error("remove", name, errno);
-  return file;
-}
 
 }  // namespace
 
@@ -51,7 +43,7 @@ void RowSpool::put(std::int64_t number, const PackedRow& row) {
 
 void RowSpool::spill() {
   folder_ = find_folder_();
-  for (FileDescriptor& file : files_) file = unnamed_file(folder_);
+  for (FileDescriptor& file : files_) file = store::unnamed_file(folder_ / ".rows");
   write(0, 0, std::as_bytes(std::span(held_.input_ids)));
   write(1, 0, std::as_bytes(std::span(held_.loss_mask)));
   write(2, 0, std::as_bytes(std::span(held_.document)));

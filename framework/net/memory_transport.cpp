@@ -76,7 +76,7 @@ bool MemoryTransport::accept(std::span<const std::byte> announcement) {
 
 void MemoryTransport::confirm(std::uint32_t attempt, std::uint64_t offset) {
   // References of a former attempt that still arrive may find other bytes. Their check is wrong
-  // then, and nobody waits for them.
+  // then, and the receiver drops them.
   if (std::exchange(attempt_, attempt) != attempt) blocks_.clear();
   blocks_.confirm(offset);
 }

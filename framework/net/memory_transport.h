@@ -38,8 +38,8 @@ class RingBlocks {
 
 // Carries large fragments of one end through memory that both processes of a link share. Each end
 // writes into memory of its own, which the peer maps for reading. The connection carries a
-// reference: where the fragment is, and its header. So losses, order and confirmations are those of
-// the connection, and LinkProtocol does not know of the memory.
+// reference: where the fragment is, and its header. So the connection alone decides on losses,
+// order and confirmations, and LinkProtocol does not know of the memory.
 //
 // Nothing in memory is trusted: a fragment is copied out before it is looked at, within bounds
 // that the reference cannot move, and its check covers the copy. The owner serialises calls.

@@ -46,7 +46,7 @@ SharedMemory::SharedMemory(std::size_t bytes)
   if (!descriptor_.open()) no_memory("memory that processes share");
   if (ftruncate(descriptor_.number(), static_cast<off_t>(bytes)) != 0) no_memory("memory to share");
   if (fcntl(descriptor_.number(), F_ADD_SEALS, kSizeSeals) != 0) no_memory("memory to share");
-  // Numbers of processes and descriptors are those of some other memory on another host.
+  // On another host the same process and descriptor may be other memory, so a token tells.
   std::random_device random;
   const std::uint64_t high = random();
   const std::uint64_t low = random();

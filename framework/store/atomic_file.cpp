@@ -173,6 +173,14 @@ FileSummary copy_file(const std::filesystem::path& from, const std::filesystem::
   return output.commit();
 }
 
+FileDescriptor unnamed_file(const std::filesystem::path& prefix) {
+  std::string name = prefix.string() + ".XXXXXX";
+  FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file.open()) throw system_error("create a file in", prefix.parent_path(), errno);
+  if (::unlink(name.c_str()) != 0) throw system_error("remove", name, errno);
+  return file;
+}
+
 void make_directory(const std::filesystem::path& path) {
   if (path.empty()) return;
   if (::mkdir(path.c_str(), 0755) == 0) {

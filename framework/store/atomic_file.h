@@ -57,6 +57,10 @@ FileSummary copy_file(const std::filesystem::path& from, const std::filesystem::
 
 // Makes the directory and its parents, so that they survive a power cut.
 void make_directory(const std::filesystem::path& path);
+
+// A file that has no name: of this process alone, and gone with it, whatever ends it. It is made as
+// `prefix`.RANDOM and unlinked at once. StoreError: it cannot be made.
+FileDescriptor unnamed_file(const std::filesystem::path& prefix);
 // Makes creations, renames and removals in the directory durable.
 void sync_directory(const std::filesystem::path& path);
 

@@ -96,16 +96,20 @@ void SharedMemoryGroup::reduce() {
   }
 }
 
-void SharedMemoryGroup::complete(const WhileWaiting& while_waiting) {
+void SharedMemoryGroup::wait_for(std::uint64_t ranges, const WhileWaiting& while_waiting) {
   while (true) {
     reduce();
     const Slowest last = slowest(&Progress::reduced);
-    if (last.ranges >= before_ + ranges_.size()) break;
+    if (last.ranges >= ranges) return;
     // A member that has reduced all that it could waits for contributions itself.
     const Slowest writer = slowest(&Progress::written);
-    while_waiting(writer.ranges < before_ + ranges_.size() ? writer.member : last.member);
+    while_waiting(writer.ranges < ranges ? writer.member : last.member);
     std::this_thread::sleep_for(kPause);
   }
+}
+
+void SharedMemoryGroup::complete(const WhileWaiting& while_waiting) {
+  wait_for(before_ + ranges_.size(), while_waiting);
   for (const Range& range : ranges_) {
     for (std::size_t owner = 0; owner < memories_.size(); ++owner) {
       const Range shared = share(range, membership_.count(), owner);
@@ -128,12 +132,7 @@ void SharedMemoryGroup::gather(std::span<float> weights, std::span<const Part> p
   // All parts count as one range, which nothing reduces.
   progress(membership_.mine).written.fetch_add(1, std::memory_order_release);
   progress(membership_.mine).reduced.fetch_add(1, std::memory_order_release);
-  ++before_;
-  for (Slowest last = slowest(&Progress::written); last.ranges < before_;
-       last = slowest(&Progress::written)) {
-    while_waiting(last.member);
-    std::this_thread::sleep_for(kPause);
-  }
+  wait_for(++before_, while_waiting);
   for (const Part& part : parts) {
     if (part.owner == membership_.mine) continue;
     std::ranges::copy(values(part.owner, part.range), within(weights, part.range).begin());

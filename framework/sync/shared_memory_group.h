@@ -50,6 +50,8 @@ class SharedMemoryGroup final : public ReplicaGroup {
   Slowest slowest(std::atomic<std::uint64_t> Progress::*count) const;
   // The own shares of ranges that all members have written.
   void reduce();
+  // Until all members have reduced this many ranges; reduces meanwhile.
+  void wait_for(std::uint64_t ranges, const WhileWaiting& while_waiting);
 
   const std::span<float> gradient_;
   const Membership membership_;

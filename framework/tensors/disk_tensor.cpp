@@ -4,33 +4,24 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
 
-#include "framework/file_descriptor.h"
+#include "framework/store/atomic_file.h"
 #include "framework/store/store_error.h"
 
 namespace strait::tensors {
 namespace {
-
-FileDescriptor unlinked_file(const std::filesystem::path& file, const std::string& what) {
-  std::string name = file.string() + ".XXXXXX";
-  FileDescriptor made(::mkostemp(name.data(), O_CLOEXEC));
-  if (!made.open()) throw store::system_error("make a file for " + what, name, errno);
-  // The kernel frees its blocks with the last mapping, whatever ends the process.
-  ::unlink(name.c_str());
-  return made;
-}
 
 [[noreturn]] void refuse_room(const std::filesystem::path& file, const std::string& what,
                               std::size_t bytes, int error) {
   const bool full = error == ENOSPC || error == EDQUOT || error == ENOMEM || error == EFBIG;
   throw store::StoreError(
       full ? store::StoreError::Kind::storage_full : store::StoreError::Kind::storage_io,
-      fmt::format("{} cannot have {} bytes in {}: {}; make room there, or give it less", what,
-                  bytes, file.parent_path().string(), std::generic_category().message(error)));
+      fmt::format(
+          "{} cannot have {} bytes on the disk of {}: {}; make room there, or keep it in memory",
+          what, bytes, file.parent_path().string(), std::generic_category().message(error)));
 }
 
 }  // namespace
@@ -40,7 +31,7 @@ at::Tensor disk_zeros(at::IntArrayRef shape, at::ScalarType type, const std::fil
   const auto bytes =
       static_cast<std::size_t>(c10::multiply_integers(shape)) * at::elementSize(type);
   if (bytes == 0) return at::zeros(shape, type);  // nothing can be mapped
-  const FileDescriptor made = unlinked_file(file, what);
+  const FileDescriptor made = store::unnamed_file(file);
   int error = EINTR;
   while (error == EINTR) error = ::posix_fallocate(made.number(), 0, static_cast<off_t>(bytes));
   if (error != 0) refuse_room(file, what, bytes, error);

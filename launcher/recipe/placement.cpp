@@ -156,10 +156,11 @@ void check_host_memory(const Plan& plan) {
           offloaded == 0
               ? ""
               : fmt::format(", {} of it for its off-loaded optimizer", base::byte_text(offloaded));
-      throw base::UserError(base::ExitCode::out_of_memory,
-                            "{}{}; give it fewer layers, set train.moments to fewer bits, or set "
-                            "train.offload = \"disk\"",
-                            start, part);
+      throw base::UserError(
+          base::ExitCode::out_of_memory,
+          "{}{}; give it fewer layers, or set train.moments to fewer bits{}", start, part,
+          plan.recipe.train.offload == recipe::Offload::disk ? ""
+                                                             : ", or train.offload = \"disk\"");
     }
     throw base::UserError(base::ExitCode::out_of_memory,
                           "{}, {} of it for checkpoints in memory (its own and those of the host "

@@ -155,7 +155,7 @@ void add_train(std::vector<RecipeKey>& keys) {
            or_chosen(choice("train.offload", at<&R::train, &R::Train::offload>(),
                             "optimizer: of stages on GPUs, masters and moments are in host memory, "
                             "and the CPU makes the update; disk: they are in a file of the run's "
-                            "directory, those of stages on CPUs too; auto: if nothing else fits; "
+                            "directory, also of stages on CPUs; auto: if nothing else fits; "
                             "absent: none"),
                      at<&R::train, &R::Train::choose_offload>())),
        number("train.weight_decay", at<&R::train, &R::Train::weight_decay>(), {0, 10},

@@ -49,7 +49,8 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
       (recipe.train.offload != Offload::none || recipe.train.choose_offload)) {
     mistakes.push_back(fmt::format(
         "train.offload and train.optimizer = \"muon\" are both set ({}), but Muon multiplies "
-        "matrices, which takes a CPU minutes a step; leave one of them out",
+        "matrices, for which a CPU would take minutes, so its state stays with them; leave one of "
+        "them out",
         at({"train.offload", "train.optimizer"})));
   }
   if (data.overlap >= data.row) {

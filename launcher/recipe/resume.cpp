@@ -94,7 +94,7 @@ std::map<std::string, std::string> saved_sync(const Plan& plan) {
   settings.erase("method");
   settings.erase("on_loss");
   settings.erase("group");        // the groups themselves are compared below
-  settings.erase("share_state");  // a checkpoint holds the same, whoever writes it
+  settings.erase("share_state");  // checkpoints are the same with and without it
   std::map<std::string, std::string> saved = {
       {"method", plan.sync_method},
       {"settings", settings.dump()},

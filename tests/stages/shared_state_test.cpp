@@ -65,16 +65,17 @@ RunSettings random_run(std::uint64_t seed) {
   settings.llama = one_of<int>(random, {0, 1}) == 1;
   settings.clip = one_of<double>(random, {0, 0.2});
   settings.checkpoint_every = one_of<int>(random, {0, 2});
+  settings.on_disk = one_of<int>(random, {0, 1}) == 1;
   return settings;
 }
 
 std::string text_of(const RunSettings& settings) {
   return fmt::format(
       "{} with {} replicas, {} stages, {} micro-batches, moments {}, bfloat16 {}, muon {}, tied "
-      "{}, llama {}, clip {}",
+      "{}, llama {}, clip {}, on disk {}",
       settings.sync.method, settings.replicas, settings.stages(), settings.micro_batches,
       static_cast<int>(settings.moments), settings.bfloat16, settings.muon, settings.tied,
-      settings.llama, settings.clip);
+      settings.llama, settings.clip, settings.on_disk);
 }
 
 void expect_same_masters(const RunResult& one, const RunResult& other) {
