@@ -30,6 +30,12 @@ ALWAYS = set(UNITS[1:])  # what a build without libtorch has, too
 ONE_INSTRUCTION_SET = ["-DHWY_COMPILE_ONLY_STATIC"]
 # More than half of the time where it sees all functions of libtorch's headers.
 NOT_BESIDE_TORCH = "-performance-unnecessary-value-param"
+# The checks that find mistakes here. All others of .clang-tidy take as long as these and the reading of all headers, for
+# clang-tidy looks at those of libraries, too; they run with STRAIT_CAMPAIGNS=1 (`./strait test --all`).
+ALWAYS_CHECKED = ["clang-diagnostic-*", "bugprone-dangling-handle", "bugprone-use-after-move", "modernize-use-override",
+                  "performance-for-range-copy", "performance-move-const-arg", "performance-noexcept-move-constructor",
+                  "performance-unnecessary-copy-initialization", "readability-identifier-naming"]
+CHECKS = "" if os.environ.get("STRAIT_CAMPAIGNS") else ",".join(["-*", *ALWAYS_CHECKED])
 THREAD_SAFETY = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
 
 
@@ -44,7 +50,7 @@ def unit_of(sources):
     return "\n".join(lines) + "\n"
 
 
-def tidy(name, text, flags, checks=""):
+def tidy(name, text, flags, checks=CHECKS):
     """What clang-tidy has to say, without its chatter; empty when all is well."""
     unit = SCRATCH / (name + ".cpp")
     unit.write_text(text)
@@ -71,8 +77,8 @@ def check(unit, files, flags):
     assert sources, f"{unit}: no such source or room"
     options = [flag for room in sorted({library_of(path) for path in sources}) for flag in flags.get(room, [])]
     text = unit_of(sources)
-    checks = NOT_BESIDE_TORCH if any(reads_torch(path, files) for path in sources) else ""
-    seen = [text, (ROOT / ".clang-tidy").read_text(), " ".join(options), pathlib.Path(__file__).read_text()]
+    checks = CHECKS or (NOT_BESIDE_TORCH if any(reads_torch(path, files) for path in sources) else "")
+    seen = [text, checks, (ROOT / ".clang-tidy").read_text(), " ".join(options), pathlib.Path(__file__).read_text()]
     seen += [content for path, content in files.items() if path in sources or path.endswith(".h")]
     digest = hashlib.sha256("\0".join(seen).encode()).hexdigest()
     name = re.sub(r"\W", "_", unit)

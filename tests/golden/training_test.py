@@ -225,21 +225,29 @@ def labels_of(rows, first_tokens=False):
     return torch.where(target, rows["input_ids"].long(), -100)
 
 
-def logits_of_documents(model, rows):
-    """Each document in a row of its own: no mask, no packing."""
-    all_rows = []
-    for tokens, document in zip(rows["input_ids"].long(), rows["document"]):
-        parts = [model(input_ids=tokens[document == index][None], use_cache=False).logits
+def logits_of_documents(model, rows, together):
+    """Each document in a row of its own, so nothing depends on a mask. `together`: in one call, padded behind their ends,
+    which no earlier token sees."""
+    documents = [tokens[document == index]
+                 for tokens, document in zip(rows["input_ids"].long(), rows["document"])
                  for index in range(int(document.max()) + 1)]
-        padding = LENGTH - sum(part.shape[1] for part in parts)
-        parts.append(torch.zeros(1, padding, VOCABULARY, dtype=model.dtype))
-        all_rows.append(torch.cat(parts, 1))
-    return torch.cat(all_rows)
+    calls = [documents] if together else [[document] for document in documents]
+    computed = []
+    for call in calls:
+        logits = model(input_ids=torch.nn.utils.rnn.pad_sequence(call, batch_first=True), use_cache=False).logits
+        computed += [row[: len(document)] for row, document in zip(logits, call)]
+    filled = iter(computed)
+    all_rows = []
+    for document in rows["document"]:
+        parts = [next(filled) for _ in range(int(document.max()) + 1)]
+        padding = LENGTH - sum(len(part) for part in parts)
+        all_rows.append(torch.cat([*parts, torch.zeros(padding, VOCABULARY, dtype=model.dtype)]))
+    return torch.stack(all_rows)
 
 
-def logits_of(model, rows, restart=True, separate=True):
+def logits_of(model, rows, restart=True, separate=True, together=True):
     if model.config.model_type != "gpt2":
-        return logits_of_documents(model, rows)
+        return logits_of_documents(model, rows, together)
     document = rows["document"]
     same = document[:, :, None] == document[:, None, :]
     places = torch.arange(LENGTH)
@@ -318,7 +326,8 @@ def plain_loop(
             routers = []
             hooks = [router.register_forward_hook(lambda _, __, out: routers.append(out[0]))
                      for router in routers_of(model)] if balance else []
-            share = summed_loss(logits_of(model, part, restart, separate), own) / (
+            # Routers must not count the padding.
+            share = summed_loss(logits_of(model, part, restart, separate, together=not balance), own) / (
                 (own != -100).sum() * (BATCH // MICRO_BATCH) if mean_of_means else targets
             )
             for hook in hooks:

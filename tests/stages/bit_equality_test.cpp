@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <optional>
 
@@ -14,8 +13,6 @@ namespace strait::stages {
 namespace {
 
 using Blocks = std::vector<std::pair<int, int>>;
-
-bool campaigns() { return std::getenv("STRAIT_CAMPAIGNS") != nullptr; }
 
 const std::vector<Blocks>& splits() {
   static const std::vector<Blocks> all = {{{0, 3}},

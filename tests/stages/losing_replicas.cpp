@@ -1,7 +1,5 @@
 #include "tests/stages/losing_replicas.h"
 
-#include <cstdlib>
-
 #include "tests/stages/compare_runs.h"
 
 namespace strait::stages {
@@ -41,7 +39,7 @@ std::vector<LosingShape> losing_shapes(int parity) {
        {"allreduce", "bytegrad", "powersgd", "cocktail", "diloco", "streaming_diloco"}) {
     const int chosen = 1 + parity++ % 2;
     for (const int stages : {1, 2}) {
-      if (stages != chosen && std::getenv("STRAIT_CAMPAIGNS") == nullptr) continue;
+      if (stages != chosen && !campaigns()) continue;
       shapes.emplace_back(method, stages, 1);
     }
   }

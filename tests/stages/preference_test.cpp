@@ -148,13 +148,15 @@ void expect_same_bits(const RunSettings& one) {
                   joined(stopped, run_stages(split, stopped.saved, stopped.steps)), "resumed");
 }
 
-// With adapters, and of losses with a reference also without them: then it is the first model.
+// With adapters, and of losses with a reference also without them: then it is the first
+// model. Without campaigns, one loss of each kind.
 TEST(Preferences, SplitsAndResumesGiveTheSameBits) {
   for (const PreferenceLoss loss :
        {PreferenceLoss::orpo, PreferenceLoss::simpo, PreferenceLoss::dpo, PreferenceLoss::kto}) {
+    if (!campaigns() && loss == PreferenceLoss::simpo) continue;
     RunSettings settings = settings_of(loss);
-    expect_same_bits(settings);
-    if (settings.lora == nullptr) continue;
+    if (campaigns() || loss != PreferenceLoss::kto) expect_same_bits(settings);
+    if (settings.lora == nullptr || (!campaigns() && loss == PreferenceLoss::dpo)) continue;
     settings.lora = nullptr;
     settings.tied = true;
     expect_same_bits(settings);

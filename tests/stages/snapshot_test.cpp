@@ -4,6 +4,7 @@
 #include <future>
 #include <mutex>
 #include <random>
+#include <string>
 
 #include "framework/store/file_hash.h"
 #include "tests/stages/stage_threads.h"
@@ -222,7 +223,8 @@ TEST(SnapshotOfStage, HasBitsOfPauseInBfloat16) {
 }
 
 TEST(SnapshotOfStage, HasBitsOfPauseWithReplicas) {
-  for (const char* method : {"allreduce", "cocktail", "powersgd", "onebit_adam", "diloco"}) {
+  for (const std::string method : {"allreduce", "cocktail", "diloco", "powersgd", "onebit_adam"}) {
+    if (!campaigns() && (method == "powersgd" || method == "onebit_adam")) continue;
     SCOPED_TRACE(method);
     RunSettings settings = with_delta(two_stages());
     settings.replicas = 2;

@@ -17,6 +17,9 @@
 
 namespace strait::stages {
 
+// Whether all combinations are run (STRAIT_CAMPAIGNS=1); else a test chooses some.
+bool campaigns();
+
 // A whole run in one process: every stage of every replica on its own thread, with memory links. A
 // stage's process number is replica * stages + stage.
 struct RunSettings {
