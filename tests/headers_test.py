@@ -3,11 +3,12 @@
 The precompiled header of the build would hide what is missing. A compiler takes a second for each header, most
 of it for the standard library. So only those without a source of their own are compiled; the source of every
 other one includes it first (rooms_test.py), and that a header includes what declares the names of the standard
-library that it uses is seen in its text. Those that read libtorch are compiled together, for it takes ten seconds to
-read: one that includes less comes before one that includes more. With STRAIT_CAMPAIGNS=1 each of them is compiled alone,
-and all headers that do not read libtorch.
+library that it uses is seen in its text. Those of a room are compiled together, and all that read libtorch, for it takes
+ten seconds to read: one that includes less comes before one that includes more. With STRAIT_CAMPAIGNS=1 each of them is
+compiled alone, and all headers that do not read libtorch.
 """
 
+import collections
 import concurrent.futures
 import hashlib
 import os
@@ -77,10 +78,11 @@ def main():
                and (path.rsplit("/", 1)[0] in flags or path.startswith("framework/mutex"))]
     compiled = [header for header in headers
                 if header.removesuffix(".h") + ".cpp" not in files or (CAMPAIGN and not reads_torch(header, files))]
-    together = [] if CAMPAIGN else [header for header in compiled if reads_torch(header, files)]
-    units = [[header] for header in compiled if header not in together]
-    if together:
-        units.insert(0, sorted(together, key=lambda header: len(included_by(header, files))))
+    together = collections.defaultdict(list)
+    for header in sorted(compiled, key=lambda header: len(included_by(header, files))):
+        unit = header if CAMPAIGN else "libtorch" if reads_torch(header, files) else header.rsplit("/", 1)[0]
+        together[unit].append(header)
+    units = sorted(together.values(), key=lambda unit: not reads_torch(unit[0], files))  # the slowest first
     found = list(filter(None, map(misses_names, headers)))
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         found += filter(None, pool.map(check, units))
