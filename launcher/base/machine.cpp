@@ -126,10 +126,18 @@ OwnMemory::OwnMemory() {
 
 std::int64_t OwnMemory::peak() {
   std::map<std::string, std::int64_t> now = sizes_in(kStatus);
-  peak_ = std::max(peak_, now["RssAnon"] + now["RssShmem"]);
+  // For these sums the kernel visits every page of the process, so only where they may have
+  // changed.
+  if (const std::int64_t shared = now["RssShmem"]; shared != shared_) {
+    const std::map<std::string, std::int64_t> sums = sizes_in("/proc/self/smaps_rollup");
+    const auto part = sums.find("Pss_Shmem");  // Linux 5.8
+    of_others_ = part == sums.end() ? 0 : std::max<std::int64_t>(0, shared - part->second);
+    shared_ = shared;
+  }
+  peak_ = std::max(peak_, now["RssAnon"] + shared_ - of_others_);
   const std::int64_t files = now["RssFile"];
   if (now["VmHWM"] > all_pages_)
-    peak_ = std::max(peak_, now["VmHWM"] - std::max(files, file_pages_));
+    peak_ = std::max(peak_, now["VmHWM"] - std::max(files, file_pages_) - of_others_);
   all_pages_ = now["VmHWM"];
   file_pages_ = files;
   return peak_ - start_;

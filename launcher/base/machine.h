@@ -44,7 +44,8 @@ std::int64_t peak_memory();
 
 // The memory that this process has taken for itself since this was made, at most. Pages of files
 // are not in it: code, libraries and mapped data are shared by the processes of a machine, and the
-// kernel takes them back when memory is short. Not thread safe.
+// kernel takes them back when memory is short. Of memory that processes share, as replicas of a
+// host do to sum gradients, each counts its part. Not thread safe.
 class OwnMemory {
  public:
   OwnMemory();
@@ -57,6 +58,8 @@ class OwnMemory {
   std::int64_t peak_;
   std::int64_t all_pages_ = 0;   // their peak at the last call
   std::int64_t file_pages_ = 0;  // at the last call
+  std::int64_t shared_ = 0;      // memory shared with other processes, at the last call
+  std::int64_t of_others_ = 0;   // their part of it
 };
 
 // A timeout for poll(2), rounded up; 0: the deadline has passed.
