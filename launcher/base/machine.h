@@ -39,7 +39,8 @@ struct HostMemory {
   std::int64_t available = 0;  // for new allocations, without swapping
 };
 HostMemory host_memory();
-// The most that this process has had in memory so far.
+// The most that this process has had in memory so far. Memory that processes share counts in each
+// by its part.
 std::int64_t peak_memory();
 
 // The memory that this process has taken for itself since this was made, at most. Pages of files
@@ -58,8 +59,6 @@ class OwnMemory {
   std::int64_t peak_;
   std::int64_t all_pages_ = 0;   // their peak at the last call
   std::int64_t file_pages_ = 0;  // at the last call
-  std::int64_t shared_ = 0;      // memory shared with other processes, at the last call
-  std::int64_t of_others_ = 0;   // their part of it
 };
 
 // A timeout for poll(2), rounded up; 0: the deadline has passed.
