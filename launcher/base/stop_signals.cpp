@@ -37,6 +37,13 @@ void dispose(int signal, void (*handler)(int)) {
   ::sigaction(signal, &action, nullptr);
 }
 
+void mask_stops(int how) {
+  sigset_t stops;
+  ::sigemptyset(&stops);
+  for (const int signal : {SIGINT, SIGTERM}) ::sigaddset(&stops, signal);
+  ::pthread_sigmask(how, &stops, nullptr);
+}
+
 }  // namespace
 
 StopSignals::StopSignals() {
@@ -65,13 +72,16 @@ const StopSignals& StopSignals::for_good() {
 
 void StopSignals::announce(const char* line) {
   g_last_words = line;
-  if (g_depth > 0) return;
   for (const int signal : {SIGINT, SIGTERM}) {
+    if (g_depth > 0) break;
     struct sigaction present {};
     ::sigaction(signal, nullptr, &present);
     if (present.sa_handler != SIG_IGN) dispose(signal, say_and_end);
   }
+  mask_stops(SIG_UNBLOCK);
 }
+
+void StopSignals::hold() { mask_stops(SIG_BLOCK); }
 
 const std::atomic<int>& StopSignals::count() const { return g_stop_requests; }
 

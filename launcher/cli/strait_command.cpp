@@ -92,11 +92,14 @@ void strait::cli::exec_torch_program(char** argv, const ComputeRequest& request)
   if (std::holds_alternative<EvalFlags>(request) || std::holds_alternative<GenerateFlags>(request))
     base::set_thread_waits();
   const std::string program = base::own_program().parent_path() / "strait-torch";
+  base::StopSignals::hold();
   ::execv(program.c_str(), argv);
+  const int fault = errno;
+  base::StopSignals::announce();
   throw base::UserError(
       base::ExitCode::mismatch,
       "cannot run {}: {}; it must be in the folder of strait: install strait as a whole", program,
-      std::strerror(errno));
+      std::strerror(fault));
 }
 
 std::vector<std::string> strait::cli::names_without_torch(recipe::PartKind kind) {

@@ -11,7 +11,7 @@
 
 #include "kernels/random.h"
 
-namespace strait::kernels {
+namespace strait::kernels::averaged_adamw_test {
 namespace {
 
 constexpr std::int64_t kCount = 20'003;
@@ -152,4 +152,4 @@ TEST(AveragedAdamW, StaysFinite) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::averaged_adamw_test

@@ -9,7 +9,7 @@
 #include "kernels/quantized_heads.h"
 #include "kernels/random.h"
 
-namespace strait::kernels {
+namespace strait::kernels::cache_attention_test {
 namespace {
 
 at::Tensor drawn(at::IntArrayRef sizes, std::uint64_t key) {
@@ -112,4 +112,4 @@ TEST(QuantizedHeads, AreOffByHalfAScaleAtMost) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::cache_attention_test

@@ -11,7 +11,7 @@
 #include "kernels/random.h"
 #include "tests/kernels/random_values.h"
 
-namespace strait::kernels {
+namespace strait::kernels::causal_attention_test {
 namespace {
 
 struct AttentionCase {
@@ -225,4 +225,4 @@ TEST(CausalAttention, OverACacheIsTheEndOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::causal_attention_test

@@ -12,7 +12,7 @@
 #include "kernels/random.h"
 #include "tests/kernels/random_values.h"
 
-namespace strait::kernels {
+namespace strait::kernels::cross_entropy_test {
 namespace {
 
 at::Tensor random_targets(std::int64_t count, std::int64_t vocabulary, std::uint64_t seed) {
@@ -183,4 +183,4 @@ TEST(CrossEntropy, NamesATargetThatTheVocabularyLacks) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::cross_entropy_test

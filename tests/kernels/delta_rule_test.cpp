@@ -8,7 +8,7 @@
 
 #include "tests/kernels/random_values.h"
 
-namespace strait::kernels {
+namespace strait::kernels::delta_rule_test {
 namespace {
 
 constexpr std::int64_t kRows = 2;
@@ -156,4 +156,4 @@ TEST(CausalConvolution, IsTheFormulaForwardAndBackward) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::delta_rule_test

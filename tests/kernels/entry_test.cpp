@@ -9,7 +9,7 @@
 
 #include "kernels/row_quantization.h"
 
-namespace strait::kernels {
+namespace strait::kernels::entry_test {
 namespace {
 
 constexpr std::int64_t kTokens = 4;
@@ -193,4 +193,4 @@ TEST(Entry, StoresNothingThatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::entry_test

@@ -12,7 +12,7 @@
 #include "kernels/weight_gradient_queue.h"
 #include "tests/kernels/random_values.h"
 
-namespace strait::kernels {
+namespace strait::kernels::expert_products_test {
 namespace {
 
 constexpr std::int64_t kHidden = 24;
@@ -239,4 +239,4 @@ TEST(ExpertProducts, TakeFloat32OnTheCpu) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::expert_products_test

@@ -9,7 +9,7 @@
 #include "kernels/random.h"
 #include "tests/kernels/random_values.h"
 
-namespace strait::kernels {
+namespace strait::kernels::expert_rows_test {
 namespace {
 
 constexpr std::int64_t kTokens = 37;
@@ -115,4 +115,4 @@ TEST(ExpertRows, SlopeIsAddedToTheGradientOfEveryToken) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::expert_rows_test

@@ -10,7 +10,7 @@
 #include "kernels/weight_gradient_queue.h"
 #include "tests/kernels/random_values.h"
 
-namespace strait::kernels {
+namespace strait::kernels::layer_kernels_test {
 namespace {
 
 at::Tensor layer_leaf(at::IntArrayRef sizes, std::uint64_t seed) {
@@ -195,4 +195,4 @@ TEST(RotateHeads, RoundsEveryProductAndEverySum) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::layer_kernels_test

@@ -6,7 +6,7 @@
 
 #include "kernels/random.h"
 
-namespace strait::kernels {
+namespace strait::kernels::moment_codes_test {
 namespace {
 
 constexpr std::int64_t kValues = 5 * kMomentBlock + 17;
@@ -115,4 +115,4 @@ TEST(MomentCodesOverUpdates, FollowASlowDecay) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::moment_codes_test

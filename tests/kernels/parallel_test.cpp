@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace strait::kernels {
+namespace strait::kernels::parallel_test {
 namespace {
 
 TEST(ParallelFor, SharesTheWorkAmongThreads) {
@@ -66,4 +66,4 @@ TEST(ShareTasks, DoesEachOnceAndGivesThreadsTheNext) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::parallel_test

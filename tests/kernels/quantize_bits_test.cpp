@@ -15,7 +15,7 @@
 #include "tests/kernels/random_rows.h"
 #include "tests/kernels/row_cases.h"
 
-namespace strait::kernels {
+namespace strait::kernels::quantize_bits_test {
 namespace {
 
 constexpr std::uint32_t kSeed = 20240611;
@@ -179,4 +179,4 @@ TEST(QuantizeBits, OfATokenDoNotDependOnTheOthers) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::quantize_bits_test

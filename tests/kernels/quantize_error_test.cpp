@@ -13,7 +13,7 @@
 
 #include "kernels/row_quantization.h"
 
-namespace strait::kernels {
+namespace strait::kernels::quantize_error_test {
 namespace {
 
 constexpr std::uint32_t kSeed = 7;
@@ -340,4 +340,4 @@ TEST(QuantizeError, IsTheSameAtEveryScale) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::quantize_error_test

@@ -15,7 +15,7 @@
 #include "kernels/linear.h"
 #include "kernels/random.h"
 
-namespace strait::kernels {
+namespace strait::kernels::quantized_matrix_test {
 namespace {
 
 constexpr std::array kFormats = {MatrixFormat::int8, MatrixFormat::int4, MatrixFormat::nf4};
@@ -250,4 +250,4 @@ TEST(QuantizedMatrix, IsDequantisedAgainForTheBackward) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::quantized_matrix_test

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace strait::kernels {
+namespace strait::kernels::random_test {
 namespace {
 
 constexpr DropoutKey kKey{7, 3, 2, 5, 1};
@@ -96,4 +96,4 @@ TEST(RandomKey, NamesHashApart) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::random_test

@@ -8,7 +8,7 @@
 #include "kernels/random.h"
 #include "tests/kernels/random_values.h"
 
-namespace strait::kernels {
+namespace strait::kernels::row_lookup_test {
 namespace {
 
 at::Tensor lookup_indices(at::IntArrayRef sizes, std::int64_t rows, std::uint64_t seed) {
@@ -68,4 +68,4 @@ TEST(RowLookup, SumsFrequentRowsInTheTypeOfTheGradient) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::row_lookup_test

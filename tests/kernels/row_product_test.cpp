@@ -9,7 +9,7 @@
 
 #include "kernels/random.h"
 
-namespace strait::kernels {
+namespace strait::kernels::row_product_test {
 namespace {
 
 at::Tensor drawn(at::IntArrayRef sizes, std::uint64_t key) {
@@ -106,4 +106,4 @@ TEST(RowProduct, KeepsBothLawsOnEveryInstructionSet) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::row_product_test

@@ -10,7 +10,7 @@
 
 #include "tests/kernels/random_values.h"
 
-namespace strait::kernels {
+namespace strait::kernels::squared_norm_test {
 namespace {
 
 TEST(SquaredNorm, IsTheSumOfSquaresInDouble) {
@@ -72,4 +72,4 @@ TEST(SquaredNorm, IsNotFiniteIfOneValueIsNot) {
 }
 
 }  // namespace
-}  // namespace strait::kernels
+}  // namespace strait::kernels::squared_norm_test

@@ -4,7 +4,7 @@
 #include "schedules/schedule.h"
 #include "tests/refusal_of.h"
 
-namespace strait::schedules {
+namespace strait::schedules::check_lists_test {
 namespace {
 
 using testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST(CheckLists, RefusesDeadlock) {
 }
 
 }  // namespace
-}  // namespace strait::schedules
+}  // namespace strait::schedules::check_lists_test

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace strait::schedules {
+namespace strait::schedules::evaluation_shard_test {
 namespace {
 
 std::vector<std::int64_t> shard(std::int64_t all, const std::vector<std::int64_t>& weights,
@@ -52,4 +52,4 @@ TEST(EvaluationShard, EachMicroBatchHasOneReplicaAndNoneHasMuchMoreThanItsPart) 
 }
 
 }  // namespace
-}  // namespace strait::schedules
+}  // namespace strait::schedules::evaluation_shard_test

@@ -6,7 +6,7 @@
 #include "schedules/action_lists.h"
 #include "tests/refusal_of.h"
 
-namespace strait::schedules {
+namespace strait::schedules::schedule_test {
 namespace {
 
 std::string text_of(const ActionList& list) {
@@ -134,4 +134,4 @@ TEST(Schedule, ActionsDescribeThemselves) {
 }
 
 }  // namespace
-}  // namespace strait::schedules
+}  // namespace strait::schedules::schedule_test

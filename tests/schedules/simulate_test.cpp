@@ -13,7 +13,7 @@
 #include "schedules/schedule.h"
 #include "tests/refusal_of.h"
 
-namespace strait::schedules {
+namespace strait::schedules::simulate_test {
 namespace {
 
 Action forward(int m) { return {Work::forward, ChunkIndex{0}, MicroBatch{m}}; }
@@ -524,4 +524,4 @@ TEST(Simulate, ForecastTimeGrowsWithTheNumberOfActions) {
 }
 
 }  // namespace
-}  // namespace strait::schedules
+}  // namespace strait::schedules::simulate_test

@@ -6,7 +6,7 @@
 
 #include "schedules/choose_depth.h"
 
-namespace strait::schedules {
+namespace strait::schedules::slow_network_test {
 namespace {
 
 // GPT2-XL in 8 stages, one sequence of 1024 tokens per micro-batch, 32 of them, at 100 Mbit/s.
@@ -103,4 +103,4 @@ TEST(ChooseDepth, IsZeroWhereNothingIsGained) {
 }
 
 }  // namespace
-}  // namespace strait::schedules
+}  // namespace strait::schedules::slow_network_test

@@ -31,9 +31,9 @@ TEST(BitEquality, EveryPartitionScheduleAndDepthEqualsOneStage) {
     one.tied = tied;
     one.evaluate = true;
     const RunResult whole = run_stages(one);
-    ASSERT_EQ(whole.losses.size(), 20U);
+    ASSERT_EQ(whole.losses.size(), 10U);
     ASSERT_LT(whole.losses.back(), whole.losses.front()) << "nothing was learnt";
-    ASSERT_EQ(whole.evaluations.size(), 3U);
+    ASSERT_EQ(whole.evaluations.size(), 2U);
     for (const Blocks& blocks : splits()) {
       if (!campaigns() && !tied && blocks.size() != 3) continue;
       for (const auto& [schedule, deepest] :

@@ -14,6 +14,7 @@ using Direction = BoundaryTraffic::Direction;
 
 RunSettings compressed(const std::string& forward, int bits) {
   RunSettings settings;
+  settings.steps = 20;  // several epochs
   settings.blocks = {{0, 1}, {2, 2}, {3, 3}};
   settings.boundary.codec.forward = forward;
   settings.boundary.codec.forward_bits = bits;

@@ -23,6 +23,7 @@ RunSettings upper_adapters(const Blocks& blocks) {
   lora.rank = 2;
   lora.blocks = {2, 3};
   RunSettings settings;
+  settings.steps = 20;  // several epochs
   settings.lora = std::make_shared<const models::Lora>(lora);
   settings.tied = false;
   settings.dropout = 0;
@@ -37,7 +38,7 @@ RunSettings keeping(RunSettings settings) {
   return settings;
 }
 
-const std::vector<Blocks>& splits() {
+const std::vector<Blocks>& partitions() {
   static const std::vector<Blocks> all = {{{0, 3}},
                                           {{0, 1}, {2, 3}},
                                           {{0, 0}, {1, 3}},
@@ -56,9 +57,9 @@ std::uint64_t forward_bytes(const RunResult& result, std::size_t step, const std
 }
 
 TEST(FrozenRows, EverySplitAndScheduleHasTheBitsOfRowsComputedAnew) {
-  const RunResult whole = run_stages(upper_adapters(splits()[0]));
+  const RunResult whole = run_stages(upper_adapters(partitions()[0]));
   ASSERT_LT(whole.losses.back(), whole.losses.front()) << "nothing was learnt";
-  for (const Blocks& blocks : splits()) {
+  for (const Blocks& blocks : partitions()) {
     for (const auto& [schedule, depth] : {std::pair{"gpipe", 0}, {"1f1b", 1}, {"zero_bubble", 0}}) {
       for (const bool recompute : {false, true}) {
         if (recompute && depth == 0) continue;
@@ -72,14 +73,14 @@ TEST(FrozenRows, EverySplitAndScheduleHasTheBitsOfRowsComputedAnew) {
       }
     }
   }
-  RunSettings chunked = keeping(upper_adapters(splits()[4]));
+  RunSettings chunked = keeping(upper_adapters(partitions()[4]));
   chunked.chunks = 2;
   chunked.schedule = "interleaved";
   expect_same_run(whole, run_stages(chunked), "two chunks a stage");
 }
 
 TEST(FrozenRows, AreSentAndComputedInTheFirstEpochOnly) {
-  RunSettings settings = keeping(upper_adapters(splits()[4]));
+  RunSettings settings = keeping(upper_adapters(partitions()[4]));
   const RunResult run = run_stages(settings);
   ASSERT_TRUE(run.errors.empty()) << run.errors.front();
   ASSERT_EQ(run.sent.size(), 20U);
@@ -94,7 +95,7 @@ TEST(FrozenRows, AreSentAndComputedInTheFirstEpochOnly) {
 }
 
 TEST(FrozenRows, NarrowWireHasTheBitsOfRowsSentAnew) {
-  RunSettings settings = upper_adapters(splits()[4]);
+  RunSettings settings = upper_adapters(partitions()[4]);
   settings.boundary.codec.wire_dtype = codec::WireDtype::bfloat16;
   const RunResult kept = run_stages(keeping(settings));
   expect_same_run(run_stages(settings), kept, "bfloat16 between stages");
@@ -102,7 +103,7 @@ TEST(FrozenRows, NarrowWireHasTheBitsOfRowsSentAnew) {
 }
 
 TEST(FrozenRows, OtherTypesFamiliesAndOrdersHaveTheSameBits) {
-  std::vector<RunSettings> cases(5, upper_adapters(splits()[1]));
+  std::vector<RunSettings> cases(5, upper_adapters(partitions()[1]));
   cases[0].bfloat16 = true;
   cases[1].llama = true;
   cases[2].shuffle = false;
@@ -121,7 +122,7 @@ TEST(FrozenRows, OtherTypesFamiliesAndOrdersHaveTheSameBits) {
 
 TEST(FrozenRows, ResumedRunBeginsWithoutRowsAndHasTheSameBits) {
   for (const int stop : {5, 11}) {  // in the middle of an epoch
-    RunSettings settings = keeping(upper_adapters(splits()[1]));
+    RunSettings settings = keeping(upper_adapters(partitions()[1]));
     settings.evaluate = false;
     const RunResult whole = run_stages(settings);
     RunSettings until = settings;
@@ -138,7 +139,7 @@ TEST(FrozenRows, ResumedRunBeginsWithoutRowsAndHasTheSameBits) {
 }
 
 TEST(FrozenRows, ReplicasKeepTheirOwnRows) {
-  RunSettings settings = upper_adapters(splits()[1]);
+  RunSettings settings = upper_adapters(partitions()[1]);
   settings.replicas = 2;
   settings.micro_batches = 2;
   settings.sync.method = "allreduce";
@@ -151,7 +152,7 @@ TEST(FrozenRows, ReplicasKeepTheirOwnRows) {
 }
 
 TEST(FrozenRows, ReferenceOfPreferencesPassesThem) {
-  RunSettings settings = upper_adapters(splits()[1]);
+  RunSettings settings = upper_adapters(partitions()[1]);
   settings.preference.loss = PreferenceLoss::dpo;
   expect_same_run(run_stages(settings), run_stages(keeping(settings)), "dpo");
 }

@@ -34,7 +34,7 @@ struct RunSettings {
   sync::SyncSettings sync;
   bool exact = true;  // resumed with `from`: by the same replicas and method
   int rows = 2;       // of a micro-batch
-  int steps = 20;
+  int steps = 10;
   bool tied = true;
   bool llama = false;  // instead of a GPT-2
   bool recompute = false;

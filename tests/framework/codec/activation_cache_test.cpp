@@ -14,7 +14,7 @@
 #include "tests/framework/codec/two_ends.h"
 #include "tests/scratch_directory.h"
 
-namespace strait::codec {
+namespace strait::codec::activation_cache_test {
 namespace {
 
 constexpr std::int64_t kTokens = 2;
@@ -401,4 +401,4 @@ TEST(ActivationCache, AcceptsStepsThatAreNotConsecutive) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::activation_cache_test

@@ -39,7 +39,7 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
   std::free(memory);
 }
 
-namespace strait::codec {
+namespace strait::codec::allocation_test {
 namespace {
 
 constexpr std::int64_t kTokens = 16;
@@ -143,4 +143,4 @@ TEST(SteadyState, AllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::allocation_test

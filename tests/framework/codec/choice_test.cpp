@@ -7,7 +7,7 @@
 #include <cmath>
 #include <random>
 
-namespace strait::codec {
+namespace strait::codec::choice_test {
 namespace {
 
 using Encoding = Choice::Encoding;
@@ -258,4 +258,4 @@ TEST(Choice, GivesCacheMissesTheBitsThatFit) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::choice_test

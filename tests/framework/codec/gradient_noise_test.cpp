@@ -7,7 +7,7 @@
 
 #include "tests/framework/codec/two_ends.h"
 
-namespace strait::codec {
+namespace strait::codec::gradient_noise_test {
 namespace {
 
 constexpr std::int64_t kTokens = 16;
@@ -91,4 +91,4 @@ TEST(GradientNoise, SaysNothingOfOneRowOrOfRowsThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::gradient_noise_test

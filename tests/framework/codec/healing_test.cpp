@@ -4,7 +4,7 @@
 #include "framework/codec/message.h"
 #include "tests/framework/codec/two_ends.h"
 
-namespace strait::codec {
+namespace strait::codec::healing_test {
 namespace {
 
 constexpr std::int64_t kTokens = 5;
@@ -147,4 +147,4 @@ TEST(Healing, RefusesWholeRowsThatDoNotMatchRequest) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::healing_test

@@ -7,7 +7,7 @@
 #include "framework/codec/sample_format.h"
 #include "tests/framework/codec/two_ends.h"
 
-namespace strait::codec {
+namespace strait::codec::hostile_payload_test {
 namespace {
 
 constexpr std::int64_t kTokens = 3;
@@ -162,4 +162,4 @@ TEST(HostilePayload, FirstBytesMatchDocumentation) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::hostile_payload_test

@@ -7,7 +7,7 @@
 
 #include "framework/codec/raw.h"
 
-namespace strait::codec {
+namespace strait::codec::message_test {
 namespace {
 
 Rows random_rows(std::mt19937_64& random) {
@@ -157,4 +157,4 @@ TEST(Message, RandomBytesNeverCauseHugeAllocations) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::message_test

@@ -7,7 +7,7 @@
 #include "framework/codec/message.h"
 #include "tests/framework/codec/two_ends.h"
 
-namespace strait::codec {
+namespace strait::codec::sample_codec_test {
 namespace {
 
 constexpr std::int64_t kTokens = 6;
@@ -359,4 +359,4 @@ TEST(SampleCodec, RefusesEvaluationInTrainingCodecs) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::sample_codec_test

@@ -8,7 +8,7 @@
 #include "kernels/row_quantization.h"
 #include "tests/framework/codec/two_ends.h"
 
-namespace strait::codec {
+namespace strait::codec::sample_property_test {
 namespace {
 
 constexpr std::int64_t kSamples = 40;
@@ -211,4 +211,4 @@ TEST(BothEnds, HoldSameBitsAfterTenThousandMessages) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::sample_property_test

@@ -6,7 +6,7 @@
 #include <array>
 #include <set>
 
-namespace strait::codec {
+namespace strait::codec::tensor_pool_test {
 namespace {
 
 using Shape = std::array<std::int64_t, 3>;
@@ -66,4 +66,4 @@ TEST(TensorPool, GrowsFreeTensorForLargerRequest) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::tensor_pool_test

@@ -11,7 +11,7 @@
 #include "tests/framework/codec/two_ends.h"
 
 // The laws of codec `transform`.
-namespace strait::codec {
+namespace strait::codec::transform_test {
 namespace {
 
 constexpr std::int64_t kWidth = 48;
@@ -312,4 +312,4 @@ TEST_F(Transform, HostilePayloadsAreRefusedWithASentence) {
 }
 
 }  // namespace
-}  // namespace strait::codec
+}  // namespace strait::codec::transform_test

@@ -73,6 +73,12 @@ TEST(StopSignalsDeathTest, AnnouncedStopIsNotSilent) {
     std::raise(SIGTERM);
   };
   EXPECT_EXIT(after_a_launch(), Stopped(SIGTERM), "^interrupted early\n$");
+  const auto held = [&] {
+    StopSignals::hold();
+    std::raise(SIGINT);
+    announce();
+  };
+  EXPECT_EXIT(held(), Stopped(SIGINT), "^interrupted early\n$");
   const auto ignored = [&] {
     std::signal(SIGINT, SIG_IGN);
     announce();
