@@ -96,10 +96,17 @@ def pairs_of_rows(rows):
     return found
 
 
-def log_probabilities(model, document):
-    tokens, places = torch.tensor(document[0]), torch.tensor(document[1])
-    logits = model(input_ids=tokens[None], use_cache=False).logits[0]
-    return logits.log_softmax(-1)[places - 1, tokens[places]]
+def log_probabilities(model, documents):
+    """Of the answers of these documents. One pass of them all: what is padding comes after them, and no token sees it."""
+    tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(one[0]) for one in documents], batch_first=True)
+    logits = model(input_ids=tokens, use_cache=False).logits.log_softmax(-1)
+    return [logits[row, torch.tensor(one[1]) - 1, tokens[row, torch.tensor(one[1])]] for row, one in enumerate(documents)]
+
+
+def of_pairs(model, pairs):
+    """Log-probabilities of both answers of each."""
+    found = log_probabilities(model, [answer for pair in pairs for answer in pair])
+    return [found[i : i + 2] for i in range(0, len(found), 2)]
 
 
 def loss_of(loss, policy, reference, beta):
@@ -131,29 +138,28 @@ def kto_losses(policy, reference, labels, beta, follows=False, one_term=False):
     return losses, margins
 
 
-def reference_of(model, loss, pair, frozen, values):
+def references_of(model, loss, pairs, frozen, values):
     """From `values` of another model, or of this one with its adapters off."""
     if values is not None:
-        return values[pair[0][:2], pair[1][:2]]
+        return [values[pair[0][:2], pair[1][:2]] for pair in pairs]
     if loss not in REFERRING or not frozen:
         return None
     with model.disable_adapter(), torch.no_grad():
-        return [log_probabilities(model, answer) for answer in pair]
+        return of_pairs(model, pairs)
 
 
 def values_of(model, rows):
     with torch.no_grad():
-        return {(pair[0][:2], pair[1][:2]): [log_probabilities(model, answer) for answer in pair]
-                for row in rows for pair in row}
+        return {(pair[0][:2], pair[1][:2]): found
+                for row in rows for pair, found in zip(row, of_pairs(model, row))}
 
 
 def losses_of(model, pairs_of_batch, loss, beta, values=None, sums_for_means=False, swapped=False, frozen=True,
               **of_kto):
     """The losses and margins of the pairs of a micro-batch."""
-    policy, reference = [], []
-    for pair in pairs_of_batch:
-        policy.append([log_probabilities(model, answer) for answer in pair])
-        reference.append(reference_of(model, loss, pair, frozen, values) or [own.detach() for own in policy[-1]])
+    policy = of_pairs(model, pairs_of_batch)
+    reference = references_of(model, loss, pairs_of_batch, frozen, values)
+    reference = reference or [[own.detach() for own in pair] for pair in policy]
     if loss == "kto":
         return kto_losses(policy, reference, [pair[0][2] for pair in pairs_of_batch], beta, **of_kto)
     losses, margins = [], []
