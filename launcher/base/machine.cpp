@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <charconv>
 #include <climits>
 #include <cmath>
@@ -50,17 +49,11 @@ std::map<std::string, std::int64_t> sizes_in(const char* path) {
   return sizes;
 }
 
-// Of `shared` bytes that this process shares, the part that counts in the others. For these sums
-// the kernel visits every page of the process, so only where `shared` has changed.
-std::int64_t shared_memory_of_others(std::int64_t shared) {
-  static std::atomic<std::int64_t> known_shared = 0;
-  static std::atomic<std::int64_t> of_others = 0;
-  if (known_shared.exchange(shared) != shared) {
-    const std::map<std::string, std::int64_t> sums = sizes_in("/proc/self/smaps_rollup");
-    const auto part = sums.find("Pss_Shmem");  // Linux 5.8
-    of_others = part == sums.end() ? 0 : std::max<std::int64_t>(0, shared - part->second);
-  }
-  return of_others;
+// Of `shared` bytes that this process shares, the part that counts in the others.
+std::int64_t part_of_others(std::int64_t shared) {
+  const std::map<std::string, std::int64_t> sums = sizes_in("/proc/self/smaps_rollup");
+  const auto part = sums.find("Pss_Shmem");  // Linux 5.8
+  return part == sums.end() ? 0 : std::max<std::int64_t>(0, shared - part->second);
 }
 
 std::int64_t cores_of_this_thread() {
@@ -129,10 +122,7 @@ HostMemory host_memory() {
   return memory;
 }
 
-std::int64_t peak_memory() {
-  std::map<std::string, std::int64_t> now = sizes_in(kStatus);
-  return now["VmHWM"] - shared_memory_of_others(now["RssShmem"]);
-}
+std::int64_t peak_memory() { return sizes_in(kStatus)["VmHWM"]; }
 
 OwnMemory::OwnMemory() {
   std::map<std::string, std::int64_t> now = sizes_in(kStatus);
@@ -143,11 +133,15 @@ OwnMemory::OwnMemory() {
 
 std::int64_t OwnMemory::peak() {
   std::map<std::string, std::int64_t> now = sizes_in(kStatus);
-  const std::int64_t of_others = shared_memory_of_others(now["RssShmem"]);
-  peak_ = std::max(peak_, now["RssAnon"] + now["RssShmem"] - of_others);
+  // For its sums the kernel visits every page of the process, so only where something has changed.
+  if (now["RssShmem"] != shared_) {
+    shared_ = now["RssShmem"];
+    of_others_ = part_of_others(shared_);
+  }
+  peak_ = std::max(peak_, now["RssAnon"] + shared_ - of_others_);
   const std::int64_t files = now["RssFile"];
   if (now["VmHWM"] > all_pages_)
-    peak_ = std::max(peak_, now["VmHWM"] - std::max(files, file_pages_) - of_others);
+    peak_ = std::max(peak_, now["VmHWM"] - std::max(files, file_pages_) - of_others_);
   all_pages_ = now["VmHWM"];
   file_pages_ = files;
   return peak_ - start_;

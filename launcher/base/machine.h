@@ -39,8 +39,7 @@ struct HostMemory {
   std::int64_t available = 0;  // for new allocations, without swapping
 };
 HostMemory host_memory();
-// The most that this process has had in memory so far. Memory that processes share counts in each
-// by its part.
+// The most that this process has had in memory so far, with all that it shares.
 std::int64_t peak_memory();
 
 // The memory that this process has taken for itself since this was made, at most. Pages of files
@@ -53,10 +52,15 @@ class OwnMemory {
   // Reads the kernel's counters. The kernel keeps a peak of all pages only, so a peak counts the
   // pages of files as of the nearest calls.
   std::int64_t peak();
+  // At the last call of peak(): the most that this process has had in memory since it began, pages
+  // of files included.
+  std::int64_t peak_with_files() const { return all_pages_ - of_others_; }
 
  private:
   std::int64_t start_;
   std::int64_t peak_;
+  std::int64_t shared_ = 0;      // with other processes, at the last call
+  std::int64_t of_others_ = 0;   // the part of it that counts in them
   std::int64_t all_pages_ = 0;   // their peak at the last call
   std::int64_t file_pages_ = 0;  // at the last call
 };

@@ -30,8 +30,8 @@ class StopSignals {
   // ignored. May be called before libraries are initialised; `line` is never freed.
   static void announce(const char* line = "strait: interrupted\n");
 
-  // SIGINT and SIGTERM wait for the next announce(), in this program or in one that takes its place:
-  // exec makes them deadly again, long before libraries are loaded.
+  // SIGINT and SIGTERM wait for the next announce(), in this program or in one that takes its
+  // place: exec makes them deadly again, long before libraries are loaded.
   static void hold();
 
   // The first request was kAskSignal: somebody has asked for the end of the run. Otherwise a signal

@@ -200,7 +200,7 @@ void StageReporter::trained(const stages::StepSummary& summary) {
 void StageReporter::add_memory(run::StepDone& done) {
   const MutexLock lock(mutex_);
   const std::int64_t own = own_memory_.peak();
-  const std::int64_t all = base::peak_memory();
+  const std::int64_t all = own_memory_.peak_with_files();
   done.memory_bytes = static_cast<std::uint64_t>(all);
   done.program_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(all - own, 0));
 }

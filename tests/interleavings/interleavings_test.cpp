@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "tests/campaigns.h"
 #include "tests/interleavings/exploration.h"
 
 namespace strait::interleavings {
@@ -13,8 +14,6 @@ void print(const std::string& what, const Exploration& done) {
             << done.executions() << " executions, " << done.outcomes().size() << " outcomes"
             << std::endl;
 }
-
-bool campaigns() { return std::getenv("STRAIT_CAMPAIGNS") != nullptr; }
 
 // A gradient's round, which is undone if it has not passed; a round that is applied one step later;
 // one that is applied by an agreement of its own.

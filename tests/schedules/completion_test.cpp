@@ -198,4 +198,4 @@ TEST(CompletionProof, SeesEachKindOfFault) {
 }
 
 }  // namespace
-}  // namespace strait::schedules::completion_test
+}  // namespace strait::schedules

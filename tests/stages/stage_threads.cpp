@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -597,8 +596,6 @@ void combine_own_losses(Together& together) {
 }
 
 }  // namespace
-
-bool campaigns() { return std::getenv("STRAIT_CAMPAIGNS") != nullptr; }
 
 RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first,
                      const Tensors& caches) {

@@ -14,11 +14,9 @@
 #include "framework/net/identity.h"
 #include "framework/net/link.h"
 #include "stages/stage.h"
+#include "tests/campaigns.h"
 
 namespace strait::stages {
-
-// Whether all combinations are run (STRAIT_CAMPAIGNS=1); else a test chooses some.
-bool campaigns();
 
 // A whole run in one process: every stage of every replica on its own thread, with memory links. A
 // stage's process number is replica * stages + stage.

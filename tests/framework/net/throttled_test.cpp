@@ -13,6 +13,7 @@
 
 #include "framework/mutex.h"
 #include "framework/net/simulated_path.h"
+#include "tests/campaigns.h"
 #include "tests/framework/net/link_pair.h"
 
 namespace strait::net {
@@ -20,8 +21,7 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-bool is_campaign() { return std::getenv("STRAIT_CAMPAIGNS") != nullptr; }
-double schedule_seconds() { return is_campaign() ? 60 : 14; }
+double schedule_seconds() { return campaigns() ? 60 : 14; }
 // Each schedule begins with a drop that lasts longer than a silent connection is kept.
 constexpr double kDropSeconds = 9;
 
@@ -143,8 +143,8 @@ class Throttled {
 TEST(ThrottledPath, CarriesOnAtEveryRateAndSendsNothingTwiceWithoutACut) {
   const std::uint64_t seed = first_seed();
   const char* const given = std::getenv("STRAIT_SCHEDULES");
-  const int schedules = given != nullptr ? std::atoi(given) : is_campaign() ? 60 : 6;  // 4 minutes
-  const int at_once = std::min(schedules, is_campaign() ? 20 : 6);
+  const int schedules = given != nullptr ? std::atoi(given) : campaigns() ? 60 : 6;  // 4 minutes
+  const int at_once = std::min(schedules, campaigns() ? 20 : 6);
   std::printf("%d schedules from seed %llu on\n", schedules, static_cast<unsigned long long>(seed));
   std::atomic<int> next{0};
   std::atomic<std::uint64_t> frames{0};
