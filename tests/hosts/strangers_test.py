@@ -1,9 +1,10 @@
 """Strangers at every port of a run over hosts, of which two cannot reach each other, so that a link is relayed: those of
 the stages, those of the launcher and its relay, and those on loopback that lead to the relay. Refused, and the run does
-not notice."""
+not notice. A campaign: processes/strangers_test.py attacks a run on one machine."""
 
 import concurrent.futures
 import ctypes
+import os
 import shutil
 import signal
 import unittest
@@ -83,6 +84,7 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
         name = next(p["name"] for p in launched.run.plan()["processes"] if p["host_index"] == number)
         return name, jobs[name]["public_key"]
 
+    @unittest.skipUnless(os.environ.get("STRAIT_CAMPAIGNS"), "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
     @hosts.needs_namespaces
     def test_strangers_at_hosts_and_relay_change_nothing(self):
         first, last = self.hosts[0], self.hosts[2]
