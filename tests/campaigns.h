@@ -4,7 +4,7 @@
 
 namespace strait {
 
-// Whether tests run all that they choose a part of otherwise (`./strait test --all` sets it).
+// Whether tests run every combination (`./strait test --all`), and not a choice of them.
 inline bool campaigns() { return std::getenv("STRAIT_CAMPAIGNS") != nullptr; }
 
 }  // namespace strait

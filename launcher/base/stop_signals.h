@@ -27,7 +27,8 @@ class StopSignals {
 
   // From now on, while no object of this class lives, SIGINT and SIGTERM end the process as by
   // default, but `line` is written to stderr first. Signals that the parent has ignored stay
-  // ignored. May be called before libraries are initialised; `line` is never freed.
+  // ignored; those that hold() or the parent has blocked are delivered. May be called before
+  // libraries are initialised; `line` is never freed.
   static void announce(const char* line = "strait: interrupted\n");
 
   // SIGINT and SIGTERM wait for the next announce(), in this program or in one that takes its

@@ -22,8 +22,6 @@ import hosts
 TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
 OPEN_MPI, MPICH = (debs.unpacked(package) for package in ("openmpi-bin", "mpich"))
 JOB = ".strait/job"  # below the home of a host: the folder where the command is called
-# What goes another way through strait is always tried; other engines take one of these ways, with other names of variables.
-campaign = unittest.skipUnless(os.environ.get("STRAIT_CAMPAIGNS"), "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
 # Where a host finds strait and torchrun.
 PATH = f"{runs.BIN}:{TORCHRUN.parent}:{os.environ['PATH']}"
 
@@ -142,12 +140,12 @@ class Files(EnginesCase):
     def test_job_set_makes_another_pod_of_the_first_node(self):
         self.assert_goes_on("jobset.yaml", [0], JOB_COMPLETION_INDEX="{rank}")
 
-    @campaign
+    @runs.campaign  # what happens is tried above, with the variables of another engine
     def test_train_job_makes_another_pod(self):
         self.assert_goes_on("trainjob.yaml", [1], JOB_COMPLETION_INDEX="{rank}", PET_NODE_RANK="{rank}", PET_NNODES="3",
                             PET_NPROC_PER_NODE="4", PET_MASTER_ADDR="strait-node-0-0.strait", PET_MASTER_PORT="29500")
 
-    @campaign
+    @runs.campaign  # what happens is tried above, with the variables of another engine
     def test_volcano_starts_the_container_again(self):
         self.assert_goes_on("volcano.yaml", [2], VC_TASK_INDEX="{rank}")
 
@@ -155,7 +153,7 @@ class Files(EnginesCase):
         self.assert_goes_on("skypilot.yaml", [1, 0, 2], SKYPILOT_NODE_RANK="{rank}", SKYPILOT_NUM_NODES="3",
                             SKYPILOT_NODE_IPS="{all}")
 
-    @campaign
+    @runs.campaign  # what happens is tried above, with the variables of another engine
     def test_dstack_starts_all_nodes_again(self):
         self.assert_goes_on("dstack.yaml", [2, 1, 0], DSTACK_NODE_RANK="{rank}", DSTACK_NODES_NUM="3",
                             DSTACK_MASTER_NODE_IP="{first}")
@@ -305,7 +303,7 @@ class FromOneNode(EnginesCase):
             **environment, "OMPI_MCA_orte_launch_agent": daemon, "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
 
-    @campaign
+    @runs.campaign
     @unittest.skipIf(MPICH[1], MPICH[1])
     def test_same_mpiexec_of_mpich_goes_on(self):
         prefix = MPICH[0]

@@ -1,5 +1,5 @@
 """The emulation of a GPU notices mistakes: each is planted in a copy of the CUDA kernels, which is then
-compiled and run like the kernels themselves. One for every third way to notice; all with STRAIT_CAMPAIGNS=1."""
+compiled and run like the kernels themselves. Some of the ways to notice, a mistake each; all with STRAIT_CAMPAIGNS=1."""
 
 import concurrent.futures
 import os

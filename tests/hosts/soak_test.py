@@ -8,12 +8,10 @@ import os
 import random
 import signal
 import time
-import unittest
 
 import hosts
 import runs
 
-CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
 MINUTES = float(os.environ.get("STRAIT_MINUTES", 5))
 SEED = int(os.environ.get("STRAIT_SEED", 1))
 MEGABITS = 2  # of each cable: a step takes time and not processors
@@ -143,7 +141,7 @@ class Soak(hosts.HostsCase):
               cut_a_cable_for_longer_than_hold, cut_the_power, fill_a_disk, kill_the_launcher, stop_the_launcher)
 
     @hosts.needs_namespaces
-    @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
+    @runs.campaign
     def test_whatever_happens_the_bits_are_those_of_a_quiet_run(self):
         until = time.monotonic() + 60 * MINUTES
         settings = self.over_ssh({**self.SUPERVISED, "hosts.spare": ["h3"]}, ["h0", "h1", "h2"])

@@ -4,13 +4,13 @@ not notice. A campaign: processes/strangers_test.py attacks a run on one machine
 
 import concurrent.futures
 import ctypes
-import os
 import shutil
 import signal
 import unittest
 
 import hosts
 import namespace_host
+import runs
 import strangers
 
 _CLONE_NEWNET = 0x40000000
@@ -84,7 +84,7 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
         name = next(p["name"] for p in launched.run.plan()["processes"] if p["host_index"] == number)
         return name, jobs[name]["public_key"]
 
-    @unittest.skipUnless(os.environ.get("STRAIT_CAMPAIGNS"), "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
+    @runs.campaign
     @hosts.needs_namespaces
     def test_strangers_at_hosts_and_relay_change_nothing(self):
         first, last = self.hosts[0], self.hosts[2]

@@ -13,7 +13,7 @@ import signal
 import runs
 
 STEPS, MIDDLE = 8, 4
-ALWAYS = ("gemma2", "qwen3_moe", "qwen3_5_text")  # of other families; golden/training_test.py trains them all
+ALWAYS = ("gemma2", "qwen3_moe", "qwen3_5_text")  # campaigns try all families
 GPIPE, ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE = "gpipe", "1f1b", "interleaved", "zero_bubble"
 
 
@@ -93,7 +93,7 @@ class Splits(Compared):
         splits = {"llama": [chunks], "gemma2": [thirds], "qwen3_moe": [chunks, thirds],
                   "qwen3_5_text": [chunks, thirds], "gpt_oss": [chunks], "deepseek_v3": [thirds]}
         for family, fields in families.items():
-            if family not in ALWAYS and not os.environ.get("STRAIT_CAMPAIGNS"):
+            if family not in ALWAYS and not runs.CAMPAIGN:
                 continue
             folder = self.home / family
             folder.mkdir()
@@ -300,12 +300,13 @@ class Adapters(Compared):
         for words in (["runs/whole", "exported"], ["runs/run", "adapter"], ["runs/run", "merged", "--merge"]):
             self.ok("export", *words)
             card = (self.home / words[1] / "README.md").read_text()
-            self.assertIn("weights of the run `first`, step-8", card)
-            self.assertIn('weights = "runs/first/checkpoints/step-8"' if "whole" in words[0] else 'weights = "runs/step-8"', card)
+            self.assertIn(f"weights of the run `first`, step-{STEPS}", card)
+            folder = "runs/first/checkpoints" if "whole" in words[0] else "runs"
+            self.assertIn(f'weights = "{folder}/step-{STEPS}"', card)
             self.assertNotIn("base_model", card)  # other weights than those that the hub has
         # PEFT must not put the adapter over the weights of model.path.
         adapter = json.loads((self.home / "adapter/adapter_config.json").read_text())
-        self.assertEqual(adapter["base_model_name_or_path"], "model, weights of the run `first`, step-8")
+        self.assertEqual(adapter["base_model_name_or_path"], f"model, weights of the run `first`, step-{STEPS}")
         self.damaged_base_is_found(run)
         self.rewind_run(whole, MIDDLE)
         self.resumed(whole, "--set", "pipeline.stages=1")
@@ -319,7 +320,7 @@ class Adapters(Compared):
             self.assert_same_bits(reference, other.learnt(STEPS))
 
     def damaged_base_is_found(self, run):
-        shard = next((run.path / "base/step-8").glob("*.weights.safetensors"))
+        shard = next((run.path / f"base/step-{STEPS}").glob("*.weights.safetensors"))
         good = shard.read_bytes()
         shard.write_bytes(good[:-1] + bytes([good[-1] ^ 4]))
         self.assertIn("weights under the adapters: damaged", self.ended(32, "checkpoint", "verify", "runs/run")[0])

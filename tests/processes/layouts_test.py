@@ -10,10 +10,9 @@ import time
 
 import runs
 
-CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
-PAIRS = int(os.environ.get("STRAIT_PAIRS", 200 if CAMPAIGN else 4))
+PAIRS = int(os.environ.get("STRAIT_PAIRS", 200 if runs.CAMPAIGN else 4))
 SEED = int(os.environ.get("STRAIT_SEED", 1))
-LIMIT = 540 if CAMPAIGN and "STRAIT_PAIRS" not in os.environ else None  # seconds, below the limit of a test
+LIMIT = 540 if runs.CAMPAIGN and "STRAIT_PAIRS" not in os.environ else None  # seconds, below the limit of a test
 
 STEPS, MIDDLE = 6, 3
 BLOCKS = 8

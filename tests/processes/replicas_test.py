@@ -11,8 +11,7 @@ import time
 
 import runs
 
-CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
-ALWAYS = ("allreduce", "cocktail", "onebit_adam", "streaming_diloco")  # tests/stages resumes all of them
+ALWAYS = ("allreduce", "cocktail", "onebit_adam", "streaming_diloco")  # campaigns resume all of them here, tests/stages always
 WITH_ADAPTERS = ("cocktail", "diloco")
 STEPS = 24
 MIDDLE = 10  # a checkpoint that no round of any method below ends at
@@ -120,7 +119,7 @@ class Exactness(Replicated):
 
 class Methods(Replicated):
     def test_every_method_resumes_to_same_bits(self):
-        for method in METHODS if CAMPAIGN else ALWAYS:
+        for method in METHODS if runs.CAMPAIGN else ALWAYS:
             with self.subTest(method):
                 run = self.train(method, {"sync.method": method, **METHODS[method]})
                 self.assert_learns(run)
@@ -134,7 +133,7 @@ class Methods(Replicated):
     def test_methods_sync_adapters(self):
         """Only those of the last two blocks: the first stage has nothing to sync. Campaigns try every method."""
         adapters = {"model.lora.rank": 4, "model.lora.layers": [2, 3], "train.learning_rate": 0.01}
-        for method in METHODS if CAMPAIGN else WITH_ADAPTERS:
+        for method in METHODS if runs.CAMPAIGN else WITH_ADAPTERS:
             with self.subTest(method):
                 settings = {"sync.method": method, **METHODS[method], **adapters}
                 run = self.train(f"adapters-{method}", settings)
@@ -186,7 +185,7 @@ class Failures(Replicated):
         steps = 60
         settings = {"sync.method": "cocktail", **METHODS["cocktail"], "train.steps": steps, "checkpoint.every": 5}
         reference = self.learnt(self.train("reference", settings), steps)
-        for round_ in range(2 if CAMPAIGN else 1):
+        for round_ in range(2 if runs.CAMPAIGN else 1):
             with self.subTest(seed=seed, round=round_):
                 name = f"killed-{round_}"
                 launched = self.start(name, settings)

@@ -7,12 +7,10 @@ import random
 import signal
 import subprocess
 import time
-import unittest
 
 import runs
 
 SOON = 10  # seconds within which every process must have gone
-CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
 FAULTS = int(os.environ.get("STRAIT_FAULTS", 30))
 FLAPS = int(os.environ.get("STRAIT_FLAPS", 1000))
 SEED = int(os.environ.get("STRAIT_SEED", 1))
@@ -127,7 +125,7 @@ class Restarts(runs.RunCase):
         self.assertIn("no room to write /dev/shm/strait-", texts[0])
         self.assertNotIn("memory", run.status())
 
-    @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
+    @runs.campaign
     def test_random_kills_pauses_and_cuts_change_no_bits(self):
         """Two of three SIGKILL, the others SIGSTOP for a moment; on links that break every 3 s. Checkpoints on
         disk, and twice as many in memory."""
@@ -157,7 +155,7 @@ class Restarts(runs.RunCase):
         print(f"seed {SEED}: {len(seconds)} kills, {FAULTS - len(seconds)} pauses; from a kill to training again: "
               f"median {seconds[len(seconds) // 2]:.2f} s, longest {seconds[-1]:.2f} s")
 
-    @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
+    @runs.campaign
     def test_flapping_links_of_two_replicas_change_no_bits(self):
         """Links break for 0.1 to 5 s, again and again; their number follows from the time that a run took."""
         base = {"pipeline.replicas": 2, "hosts.hold": 60}

@@ -25,6 +25,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("STRAIT_BIN", ROOT / "build" / "release" / "bin")).absolute()
 LOOK_EVERY = 0.005  # seconds between two looks at a file
+CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))  # tests do all that they do a part of otherwise
+campaign = unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")  # of a whole test
 TIMEOUT = 60  # seconds until a test gives up on something that should take a moment
 
 _PR_SET_CHILD_SUBREAPER = 36

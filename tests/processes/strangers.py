@@ -26,10 +26,9 @@ import time
 
 import runs
 
-CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
 SEED = int(os.environ.get("STRAIT_SEED", random.randrange(1 << 32)))
-CONNECTIONS = 10_000 if CAMPAIGN else 300
-ZEROS = (512 if CAMPAIGN else 64) << 20
+CONNECTIONS = 10_000 if runs.CAMPAIGN else 300
+ZEROS = (512 if runs.CAMPAIGN else 64) << 20
 MOST_MEMORY = 32 << 20  # that strangers may add to a process
 
 LISTEN = "0A"

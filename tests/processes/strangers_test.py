@@ -10,7 +10,6 @@ import unittest
 
 import runs
 import strangers
-from strangers import CAMPAIGN
 
 
 class Strangers(strangers.Attacks, runs.RunCase):
@@ -54,7 +53,7 @@ class Strangers(strangers.Attacks, runs.RunCase):
         self.assertEqual(len(run.events("restart")), 1)
         self.assert_same_as_quiet(run, self.RUN, watch.stop())
 
-    @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
+    @runs.campaign
     def test_garbage_costs_little_speed(self):
         """Pairs of short times in one run, with garbage and without, in random order."""
         launched = self.start("paired", self.RUN)
@@ -88,7 +87,7 @@ class Strangers(strangers.Attacks, runs.RunCase):
         narrow = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         launched = self.start("starved", settings, preexec_fn=narrow)
         launched.at_step(3)
-        for _ in range(60 if CAMPAIGN else 6):
+        for _ in range(60 if runs.CAMPAIGN else 6):
             before = self.step(launched)
             for place, _ in self.ports(launched):
                 sockets = strangers.flood(place, 2 * limit, 3)
