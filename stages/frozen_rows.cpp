@@ -8,10 +8,14 @@ namespace strait::stages {
 namespace {
 
 codec::SlotStoreOptions store_options(const FrozenRowsOptions& options) {
-  return {.slot_bytes = static_cast<std::size_t>(options.limits.entry_bytes),
-          .memory_bytes = static_cast<std::uint64_t>(options.limits.memory_bytes),
-          .disk_bytes = static_cast<std::uint64_t>(options.limits.disk_bytes),
-          .disk_file = options.disk_file};
+  const codec::CacheLimits& limits = options.limits;
+  // The disk reserves what it is asked for, so no more than the rows need.
+  const std::int64_t on_disk = limits.rows * limits.entry_bytes - limits.used_memory();
+  return {.slot_bytes = static_cast<std::size_t>(limits.entry_bytes),
+          .memory_bytes = static_cast<std::uint64_t>(limits.memory_bytes),
+          .disk_bytes = static_cast<std::uint64_t>(std::min(limits.disk_bytes, on_disk)),
+          .disk_file = options.disk_file,
+          .what = "frozen rows (codec.cache, codec.cache_disk)"};
 }
 
 }  // namespace

@@ -79,11 +79,23 @@ std::string text_of(const GroupOptions& options, const sync::ReplicaGroup& group
                      sync::replicas_text(membership.members), group.name(), options.groups.size());
 }
 
+std::span<float> values_of(const at::Tensor& flat) {
+  return {flat.mutable_data_ptr<float>(), static_cast<std::size_t>(flat.numel())};
+}
+
+[[noreturn]] void refuse_to_share(const std::string& how_it_sums) {
+  throw net::LinkError(net::LinkError::Kind::refused,
+                       "sync.share_state is true, but " + how_it_sums +
+                           ": replicas share the optimizer's state on the CPUs of one host, or on "
+                           "GPUs with NCCL and without train.offload; leave sync.share_state out");
+}
+
 }  // namespace
 
 GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
                         const std::function<std::span<float>()>& on_host,
-                        std::span<net::Link* const> links, const sync::Membership& membership) {
+                        std::span<net::Link* const> links, const sync::Membership& membership,
+                        const at::Tensor& shared) {
   GroupMember member = member_of(options, gradient, membership);
   const std::vector<sync::GroupHello> hellos =
       sync::exchange_hellos(member.hello, links, membership, options.limits.setup);
@@ -92,16 +104,21 @@ GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
   // One member without memory is enough to rule it out for all, so that all decide the same.
   const bool share_memory =
       std::ranges::none_of(hellos, [](const auto& hello) { return hello.memory.empty(); });
+  // A group gathers weights where it sums gradients.
+  const bool same_device = shared.defined() && shared.device() == gradient.device();
   GroupSetup made;
   if (!why && !gradient.is_cpu()) {
-    made.group = std::make_unique<NcclGroup>(std::move(member.library), gradient, hellos.front(),
+    made.group = std::make_unique<NcclGroup>(std::move(member.library), gradient,
+                                             same_device ? shared : at::Tensor(), hellos.front(),
                                              membership, options.limits);
   } else if (share_memory) {
-    made.group = std::make_unique<sync::SharedMemoryGroup>(on_host(), std::move(*member.memory),
-                                                           hellos, membership);
+    made.group = std::make_unique<sync::SharedMemoryGroup>(
+        on_host(), std::move(*member.memory), hellos, membership,
+        same_device && gradient.is_cpu() ? values_of(shared) : std::span<float>());
     made.on_host = !gradient.is_cpu();
   } else if (options.use == GroupOptions::Use::automatic) {
     made.text = "gradients are summed over links: " + why.value_or("they share no memory");
+    if (shared.defined()) refuse_to_share(made.text);
     return made;
   } else {
     throw net::LinkError(net::LinkError::Kind::refused,
@@ -111,15 +128,8 @@ GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
   }
   if (options.groups.size() > 1) made.relay = make_relay(member, hellos.front(), membership);
   made.text = text_of(options, *made.group, membership);
+  if (shared.defined() && !made.group->can_gather()) refuse_to_share(made.text);
   return made;
-}
-
-void check_gathers(const GroupSetup& setup) {
-  if (setup.group != nullptr && setup.group->can_gather() && !setup.on_host) return;
-  throw net::LinkError(net::LinkError::Kind::refused,
-                       "sync.share_state is true, but " + setup.text +
-                           ": replicas share the optimizer's state on the CPUs of one host only; "
-                           "leave sync.share_state out");
 }
 
 }  // namespace strait::stages

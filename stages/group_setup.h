@@ -34,14 +34,13 @@ struct GroupSetup {
 
 // Makes the group of a replica over the links between its members, which are indexed by replica and
 // have carried nothing yet. `gradient` is flat and outlives the group. So does its memory on the
-// host, which `on_host` returns and which is requested only if the host sums. Throws net::LinkError
-// if a replica does not connect in time or versions differ; with Use::always also if no group is
-// possible.
+// host, which `on_host` returns and which is requested only if the host sums. `shared`: the weights
+// of members that share the optimizer's state, flat, which outlive the group; else undefined.
+// Throws net::LinkError if a replica does not connect in time or versions differ; with Use::always
+// also if no group is possible, and with shared weights if the group cannot gather them.
 GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
                         const std::function<std::span<float>()>& on_host,
-                        std::span<net::Link* const> links, const sync::Membership& membership);
-
-// Throws net::LinkError (refused) if the members of this group cannot gather weights.
-void check_gathers(const GroupSetup& setup);
+                        std::span<net::Link* const> links, const sync::Membership& membership,
+                        const at::Tensor& shared = {});
 
 }  // namespace strait::stages

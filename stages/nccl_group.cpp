@@ -47,9 +47,11 @@ sync::GroupHello NcclGroup::hello(const nccl::Library& library, const std::strin
 }
 
 NcclGroup::NcclGroup(std::shared_ptr<const nccl::Library> library, at::Tensor gradient,
-                     const sync::GroupHello& first, sync::Membership membership, NcclLimits limits)
+                     at::Tensor weights, const sync::GroupHello& first, sync::Membership membership,
+                     NcclLimits limits)
     : library_(std::move(library)),
       gradient_(std::move(gradient)),
+      weights_(std::move(weights)),
       membership_(std::move(membership)),
       limits_(limits),
       stream_(side_stream(gradient_.device())),
@@ -68,8 +70,9 @@ NcclGroup::NcclGroup(std::shared_ptr<const nccl::Library> library, at::Tensor gr
     abort();
     throw;
   }
-  // The gradient's memory must not be reused before this stream is done with it.
+  // Their memory must not be reused before this stream is done with it.
   gradient_.record_stream(stream_);
+  if (weights_.defined()) weights_.record_stream(stream_);
 }
 
 NcclGroup::~NcclGroup() { abort(); }
@@ -112,23 +115,45 @@ void NcclGroup::finish(nccl::Result result, const char* doing, std::chrono::mill
        {});
 }
 
-void NcclGroup::gradient_ready() {
+void NcclGroup::values_ready() {
   const MutexLock lock(mutex_);
   ready_.record(kernels::current_stream(gradient_.device()));
+}
+
+void NcclGroup::wait_for_trainer() {
+  const MutexLock lock(mutex_);
+  ready_.block(stream_);
 }
 
 void NcclGroup::sum(sync::Range range) {
   if (range.count() == 0) return;
   const c10::DeviceGuard guard(gradient_.device());
-  {
-    const MutexLock lock(mutex_);
-    ready_.block(stream_);
-  }
+  wait_for_trainer();
   float* const values = gradient_.mutable_data_ptr<float>() + range.first;
   const nccl::Result result = library_->functions().all_reduce(
       values, values, static_cast<std::size_t>(range.count()), nccl::kFloat32, nccl::kSum,
       communicator_, stream_.native_handle());
   finish(result, "beginning a sum", limits_.setup);
+}
+
+// A broadcast for each part: they have different sizes, and a member owns parts that are not next
+// to each other. In one group of calls NCCL does them together.
+void NcclGroup::gather(std::span<const sync::Part> parts,
+                       const sync::WhileWaiting& /*while_waiting*/) {
+  const c10::DeviceGuard guard(gradient_.device());
+  wait_for_trainer();
+  const nccl::Functions& functions = library_->functions();
+  nccl::Result result = functions.group_start();
+  for (const sync::Part& part : parts) {
+    if (part.values() == 0 || (result != nccl::kSuccess && result != nccl::kInProgress)) continue;
+    float* const values = weights_.mutable_data_ptr<float>() + part.range.first;
+    result =
+        functions.broadcast(values, values, part.values(), nccl::kFloat32,
+                            static_cast<int>(part.owner), communicator_, stream_.native_handle());
+  }
+  const nccl::Result ended = functions.group_end();
+  if (result == nccl::kSuccess || result == nccl::kInProgress) result = ended;
+  finish(result, "beginning to gather weights", limits_.setup);
 }
 
 void NcclGroup::arrive() {

@@ -38,6 +38,9 @@ Library::Library(const std::string& file) {
   find(object, file, "ncclGetUniqueId", functions_.get_unique_id);
   find(object, file, "ncclCommInitRankConfig", functions_.init_rank_config);
   find(object, file, "ncclAllReduce", functions_.all_reduce);
+  find(object, file, "ncclBroadcast", functions_.broadcast);
+  find(object, file, "ncclGroupStart", functions_.group_start);
+  find(object, file, "ncclGroupEnd", functions_.group_end);
   find(object, file, "ncclCommGetAsyncError", functions_.get_async_error);
   find(object, file, "ncclCommAbort", functions_.abort);
   find(object, file, "ncclGetErrorString", functions_.get_error_string);

@@ -34,6 +34,11 @@ struct Functions {
   Result (*init_rank_config)(Communicator** made, int ranks, UniqueId id, int rank, Config* config);
   Result (*all_reduce)(const void* from, void* to, std::size_t count, int type, int operation,
                        Communicator* communicator, void* stream);
+  Result (*broadcast)(const void* from, void* to, std::size_t count, int type, int root,
+                      Communicator* communicator, void* stream);
+  // Calls between these are one call.
+  Result (*group_start)();
+  Result (*group_end)();
   Result (*get_async_error)(Communicator* communicator, Result* error);
   Result (*abort)(Communicator* communicator);
   const char* (*get_error_string)(Result result);

@@ -98,7 +98,7 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   if (!memory_->is_copy() || (group_.group != nullptr && !group_.on_host)) {
     gradients_.on_ready(layout_, [this](sync::Range range) {
       if (sums_ == nullptr) return rounds_->gradient_ready(range);
-      group_.group->gradient_ready();
+      group_.group->values_ready();
       sums_->gradient_ready(range);
     });
   }
@@ -205,8 +205,7 @@ bool ReplicaSync::gradient_whole(store::Step step) {
   if (sums_ != nullptr) sum_in_group(step);
   bool whole = true;
   wait_at({step, sync::Hook::gradient}, [&] {
-    // Checked first: the round would otherwise encode a failed sum.
-    check_sums();
+    check_sums();  // first: the round would otherwise encode a failed sum
     whole = rounds_->gradient_whole(step);
     // Without a tracker, before_update() waits for the round, which may be in progress until then.
     if (tracker_ != nullptr) whole = rounds_->round_complete(step) && whole;
@@ -245,7 +244,10 @@ bool ReplicaSync::updated(store::Step step, bool leaving) {
   bool applies_now = false;
   memory_->state_changed();
   // First, because the method's rounds read the weights that other members have updated.
-  if (optimizer_.shares_state()) wait([&] { sums_->updated(step, leaving); });
+  if (optimizer_.shares_state()) {
+    group_.group->values_ready();
+    wait([&] { sums_->updated(step, leaving); });
+  }
   wait_at({step, sync::Hook::update}, [&] { applies_now = rounds_->updated(step, leaving); });
   // A round may have changed the masters, and narrower parameters are copies of masters.
   if (!applies_now) optimizer_.publish();
@@ -426,8 +428,8 @@ void ReplicaSync::set_up_group() {
     slots_->move_gradient(gradient);
     return gradient;
   };
-  group_ = stages::set_up_group(group_options_, gradients_.values(), on_host, links_, own_);
-  if (optimizer_.shares_state()) check_gathers(group_);
+  group_ = stages::set_up_group(group_options_, gradients_.values(), on_host, links_, own_,
+                                optimizer_.shares_state() ? optimizer_.masters() : at::Tensor());
   if (group_.group != nullptr) return;
   own_ = {};
   make_method();
@@ -451,7 +453,7 @@ std::vector<std::unique_ptr<net::Link>> ReplicaSync::make_sums(
   };
   sums_ = std::make_unique<sync::SyncRounds>(
       std::move(sums), *slots_, own_, std::move(in_group), nullptr,
-      sync::GroupRounds{group_.group.get(), wait_for_weights, slots_->values(sync::kWeights)});
+      sync::GroupRounds{group_.group.get(), wait_for_weights, !optimizer_.masters().is_cpu()});
   if (group_.relay == nullptr) {
     method_.reset();
     return {};
@@ -461,7 +463,7 @@ std::vector<std::unique_ptr<net::Link>> ReplicaSync::make_sums(
 }
 
 void ReplicaSync::sum_in_group(store::Step step) {
-  group_.group->gradient_ready();
+  group_.group->values_ready();
   wait([&] {
     if (group_.on_host) memory_->to_host(sync::kGradient);
     sums_->gradient_whole(step);

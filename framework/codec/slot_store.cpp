@@ -89,7 +89,7 @@ at::Tensor SlotStore::make_slab(std::size_t slab) const {
   const std::vector<std::int64_t> shape{slots_of(slab),
                                         static_cast<std::int64_t>(options_.slot_bytes)};
   if (slab >= memory_slabs_) {
-    return tensors::disk_zeros(shape, at::kByte, options_.disk_file, "the activation cache");
+    return tensors::disk_zeros(shape, at::kByte, options_.disk_file, options_.what);
   }
   // Pinned memory comes from libtorch, which has to register it with the driver.
   if (options_.pinned) {
@@ -100,10 +100,10 @@ at::Tensor SlotStore::make_slab(std::size_t slab) const {
   // Anonymous memory takes no room until a slot is written. at::zeros() would write all.
   void* mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) {
-    throw store::StoreError(store::StoreError::Kind::storage_full,
-                            fmt::format("the activation cache cannot have {} bytes of memory: {}; "
-                                        "give it less",
-                                        bytes, std::generic_category().message(errno)));
+    throw store::StoreError(
+        store::StoreError::Kind::storage_full,
+        fmt::format("{} cannot have {} bytes of memory: {}; give it less", options_.what, bytes,
+                    std::generic_category().message(errno)));
   }
   return at::from_blob(
       mapped, shape, [bytes](void* address) { ::munmap(address, bytes); },

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace strait::codec {
@@ -14,8 +15,9 @@ struct SlotStoreOptions {
   std::size_t slot_bytes = 0;  // rounded up to a multiple of 64
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
-  std::filesystem::path disk_file;  // its folder must exist
-  bool pinned = false;              // pin the slots in memory, for kernels of a device
+  std::filesystem::path disk_file;            // its folder must exist
+  bool pinned = false;                        // pin the slots in memory, for kernels of a device
+  std::string what = "the activation cache";  // in messages
 };
 
 // Numbered slots of one size: the first ones in memory, the others on disk (tensors/disk_tensor.h).

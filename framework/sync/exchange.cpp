@@ -191,7 +191,7 @@ void RoundInProgress::sum_in_group() {
 }
 
 void RoundInProgress::gather_in_group() {
-  hooks_.rounds.group->gather(hooks_.rounds.weights, round_.parts, hooks_.while_waiting);
+  hooks_.rounds.group->gather(round_.parts, hooks_.while_waiting);
 }
 
 // The ready messages carry the checksums: a fork is found before the round is applied. Once a
@@ -202,7 +202,9 @@ void RoundInProgress::confirm_ready() {
   // One message for the whole round: members must expect the same header.
   ready.exchange = 0;
   ModelChecksum checksum;
-  if (method_.traits.model_is_replicated)
+  const bool is_copied_later =
+      round_.plan.pattern == Pattern::group_gather && hooks_.rounds.gathers_on_device;
+  if (method_.traits.model_is_replicated && !is_copied_later)
     checksum = checksum_model(slots_, method_.traits.model_slot, round_.id);
   net::Frame frame = start_frame(ready);
   append_checksum(checksum, frame);

@@ -18,7 +18,7 @@ void describe(auto& f, fields::Is<GroupHello> auto& m) {
   f("key", m.key), f("memory", m.memory), f("relay", m.relay);
 }
 
-void ReplicaGroup::gather(std::span<float>, std::span<const Part>, const WhileWaiting&) {
+void ReplicaGroup::gather(std::span<const Part>, const WhileWaiting&) {
   throw std::logic_error("a group that cannot gather weights was asked to");
 }
 

@@ -53,8 +53,8 @@ using WhileWaiting = std::function<std::vector<std::uint32_t>(std::optional<std:
 // takes the gradient's place, so a round that fails cannot be repeated: an error is final, and is
 // net::LinkError (lost) with the numbers of replicas.
 //
-// Threads: the engine's calls sum(), complete() and watch(); the trainer's gradient_ready(),
-// arrive() and check().
+// Threads: the engine's calls sum(), complete(), gather() and watch(); the trainer's
+// values_ready(), arrive() and check().
 class ReplicaGroup {
  public:
   ReplicaGroup() = default;
@@ -66,25 +66,24 @@ class ReplicaGroup {
   // What sums, for the user: "NCCL 2.29.7".
   virtual std::string name() const = 0;
 
-  // Before a range is announced to the engine: what the trainer has computed so far, or has given
-  // to the device to compute, is what sum() reads.
-  virtual void gradient_ready() {}
+  // Before a range is announced to the engine, or weights are gathered: what the trainer has
+  // computed so far, or has given to the device to compute, is what sum() and gather() read.
+  virtual void values_ready() {}
   // Puts the sum over all members in the place of this range of the gradient, now or later.
   virtual void sum(Range range) = 0;
   // All ranges of a round are given. Returns when sums wait for no host any more: what is left is
   // for devices to do. The engine then informs the others, and waits for the same from them.
   virtual void complete(const WhileWaiting& while_waiting) = 0;
   // All members have said so: what the trainer computes, or gives to its device, from now on sees
-  // the sums.
+  // the sums, or the weights that were gathered.
   virtual void arrive() {}
   // Beside the trainer: returns when the sums are there. If they do not come, ends them so that
   // no thread waits for the device for ever, and throws.
   virtual void watch(const WhileWaiting& /*while_waiting*/) {}
-  // Copies each part of `weights` from the member that owns it to all others. Returns when the
-  // parts are there, on the engine's thread while the trainer waits. Only where can_gather().
+  // Copies each part of the weights from the member that owns it to all others, while the trainer
+  // waits. Returns as complete() does. Only where can_gather().
   virtual bool can_gather() const { return false; }
-  virtual void gather(std::span<float> weights, std::span<const Part> parts,
-                      const WhileWaiting& while_waiting);
+  virtual void gather(std::span<const Part> parts, const WhileWaiting& while_waiting);
   // The trainer has read from the device what was computed from the sums. Throws what watch() has
   // thrown: then they are none.
   virtual void check() const {}
@@ -95,7 +94,9 @@ class ReplicaGroup {
 struct GroupRounds {
   ReplicaGroup* group = nullptr;
   std::function<void()> model_copied = {};
-  std::span<float> weights = {};  // that members gather, where they share state
+  // gather() changes weights on a device. The trainer copies them later, so the next sum compares
+  // them.
+  bool gathers_on_device = false;
 };
 
 }  // namespace strait::sync

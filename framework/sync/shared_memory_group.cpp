@@ -39,8 +39,9 @@ GroupHello SharedMemoryGroup::hello(const std::string& place) {
 }
 
 SharedMemoryGroup::SharedMemoryGroup(std::span<float> gradient, net::SharedMemory mine,
-                                     std::span<const GroupHello> hellos, Membership membership)
-    : gradient_(gradient), membership_(std::move(membership)) {
+                                     std::span<const GroupHello> hellos, Membership membership,
+                                     std::span<float> weights)
+    : gradient_(gradient), weights_(weights), membership_(std::move(membership)) {
   const std::size_t bytes = sizeof(Progress) + gradient.size_bytes();
   const auto open = [&](std::size_t member) {
     const auto key = net::SharedMemoryKey::parse(hellos[member].memory);
@@ -123,11 +124,10 @@ void SharedMemoryGroup::complete(const WhileWaiting& while_waiting) {
 
 // The sums are in all gradients since every member was ready, so their memory is free. The members
 // are ready again before it is written.
-void SharedMemoryGroup::gather(std::span<float> weights, std::span<const Part> parts,
-                               const WhileWaiting& while_waiting) {
+void SharedMemoryGroup::gather(std::span<const Part> parts, const WhileWaiting& while_waiting) {
   for (const Part& part : parts) {
     if (part.owner != membership_.mine) continue;
-    std::ranges::copy(within(weights, part.range), values(membership_.mine, part.range).begin());
+    std::ranges::copy(within(weights_, part.range), values(membership_.mine, part.range).begin());
   }
   // All parts count as one range, which nothing reduces.
   progress(membership_.mine).written.fetch_add(1, std::memory_order_release);
@@ -135,7 +135,7 @@ void SharedMemoryGroup::gather(std::span<float> weights, std::span<const Part> p
   wait_for(++before_, while_waiting);
   for (const Part& part : parts) {
     if (part.owner == membership_.mine) continue;
-    std::ranges::copy(values(part.owner, part.range), within(weights, part.range).begin());
+    std::ranges::copy(values(part.owner, part.range), within(weights_, part.range).begin());
   }
 }
 

@@ -21,16 +21,17 @@ class SharedMemoryGroup final : public ReplicaGroup {
   static net::SharedMemory memory_for(std::size_t values);
   static GroupHello hello(const std::string& place);
 
-  // `gradient` outlives the group; `hellos`: of all members.
+  // `gradient` and `weights` outlive the group; `hellos`: of all members. Without weights it cannot
+  // gather().
   SharedMemoryGroup(std::span<float> gradient, net::SharedMemory mine,
-                    std::span<const GroupHello> hellos, Membership membership);
+                    std::span<const GroupHello> hellos, Membership membership,
+                    std::span<float> weights = {});
 
   std::string name() const override { return "shared memory"; }
   void sum(Range range) override;
   void complete(const WhileWaiting& while_waiting) override;
-  bool can_gather() const override { return true; }
-  void gather(std::span<float> weights, std::span<const Part> parts,
-              const WhileWaiting& while_waiting) override;
+  bool can_gather() const override { return !weights_.empty(); }
+  void gather(std::span<const Part> parts, const WhileWaiting& while_waiting) override;
 
  private:
   // At the start of a member's memory; its values follow. Ranges are counted over the run.
@@ -54,6 +55,7 @@ class SharedMemoryGroup final : public ReplicaGroup {
   void wait_for(std::uint64_t ranges, const WhileWaiting& while_waiting);
 
   const std::span<float> gradient_;
+  const std::span<float> weights_;
   const Membership membership_;
   std::vector<net::SharedMemory> memories_;  // by member
   std::vector<Range> ranges_;                // of this round

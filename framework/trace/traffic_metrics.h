@@ -13,10 +13,10 @@
 // prints.
 namespace strait::trace {
 
-// How many times fewer bytes; NaN where nothing was sent.
+// How many times fewer bytes; NaN where nothing was sent, or nothing would have been.
 inline double bytes_ratio(std::uint64_t plain, std::uint64_t sent) {
-  return sent == 0 ? std::numeric_limits<double>::quiet_NaN()
-                   : static_cast<double>(plain) / static_cast<double>(sent);
+  return sent == 0 || plain == 0 ? std::numeric_limits<double>::quiet_NaN()
+                                 : static_cast<double>(plain) / static_cast<double>(sent);
 }
 
 // One direction of one boundary in one step, counted by its sender; summed over the steps of a run.
@@ -128,7 +128,7 @@ inline constexpr std::tuple kMetrics<SyncMetrics> = {
     metric(&SyncMetrics::bfloat16_bytes,
            {.key = "bfloat16_bytes",
             .unit = Unit::bytes,
-            .meaning = "an all-reduce of the whole stage in bfloat16 would send",
+            .meaning = "an all-reduce of the whole stage in bfloat16 would send over links",
             .column = "bfloat16 all-reduce"}),
     column<SyncMetrics>({.unit = Unit::ratio, .column = "ratio"}, sync_ratio),
     metric(&SyncMetrics::round_seconds,

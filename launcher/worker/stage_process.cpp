@@ -291,6 +291,11 @@ void train(const plan::StageJob& job, net::Node& node, ControlClient& control,
   run_and_save(*stage, job, control, *links, tracker, reporter);
 }
 
+std::optional<std::uint64_t> sync_bytes(const plan::StageJob& job) {
+  if (job.plan.recipe.pipeline.replicas == 1) return std::nullopt;
+  return planner::bfloat16_sync_bytes(job.plan, job.process);
+}
+
 }  // namespace
 
 base::ExitCode run_stage_process(int job_descriptor) {
@@ -313,9 +318,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
     control.send(run::Hello{job.process, getpid(), base::own_host(), base::build_id()});
     base::ExitCode code = base::ExitCode::done;
     try {
-      StageReporter reporter(control, job.process,
-                             planner::bfloat16_sync_bytes(job.plan, job.process),
-                             job.plan.processes.size());
+      StageReporter reporter(control, job.process, sync_bytes(job), job.plan.processes.size());
       tracker.on_lost([&](std::uint32_t replica, const std::string& why) {
         report_lost(replica, why, job, control, tracker, reporter);
       });

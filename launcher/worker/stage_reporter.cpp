@@ -41,7 +41,8 @@ const char* phase_word(const schedules::Action& action, bool training) {
 }  // namespace
 
 StageReporter::StageReporter(ControlClient& control, net::ProcessName process,
-                             std::uint64_t bfloat16_sync_bytes, std::size_t processes)
+                             std::optional<std::uint64_t> bfloat16_sync_bytes,
+                             std::size_t processes)
     : control_(control),
       process_(process),
       bfloat16_sync_bytes_(bfloat16_sync_bytes),
@@ -52,7 +53,7 @@ StageReporter::StageReporter(ControlClient& control, net::ProcessName process,
           std::min(kLatestSpansOfProcess, kLatestSpans / std::max<std::size_t>(processes, 1))),
       thread_([this] { report_loop(); }) {
   spans_.name_row(0, "compute");
-  if (bfloat16_sync_bytes > 0) sync_row_ = spans_.add_row("sync");
+  if (bfloat16_sync_bytes) sync_row_ = spans_.add_row("sync");
 }
 
 StageReporter::~StageReporter() {
@@ -242,7 +243,7 @@ void StageReporter::report_dropped_rounds(std::uint64_t rounds) {
 }
 
 std::vector<trace::SyncMetrics> StageReporter::sync_metrics(const stages::StepSummary& summary) {
-  if (bfloat16_sync_bytes_ == 0) return {};
+  if (!bfloat16_sync_bytes_) return {};
   const sync::SyncTraffic before = std::exchange(synced_, summary.sync);
   const double waited_before = std::exchange(sync_waited_, summary.sync_waited_seconds);
   if (synced_.rounds > before.rounds) {
@@ -251,7 +252,7 @@ std::vector<trace::SyncMetrics> StageReporter::sync_metrics(const stages::StepSu
                    static_cast<std::int64_t>(synced_.rounds)});
   }
   return {{process_.text(), synced_.rounds - before.rounds, synced_.sent_bytes - before.sent_bytes,
-           bfloat16_sync_bytes_, synced_.round_seconds - before.round_seconds,
+           *bfloat16_sync_bytes_, synced_.round_seconds - before.round_seconds,
            sync_waited_ - waited_before,
            synced_.rounds > before.rounds ? synced_.distance : std::nullopt}};
 }

@@ -26,11 +26,10 @@ class StageReporter final : public stages::StageObserver {
   };
 
   // `bfloat16_sync_bytes`: what this process would send to other replicas per step if everything
-  // that it trains were reduced in bfloat16; 0: there are no replicas. `processes`: of the run,
-  // which share the size of the
-  // trace.
-  StageReporter(ControlClient& control, net::ProcessName process, std::uint64_t bfloat16_sync_bytes,
-                std::size_t processes = 1);
+  // that it trains were reduced in bfloat16; nullopt: there are no replicas. `processes`: of the
+  // run, which share the size of the trace.
+  StageReporter(ControlClient& control, net::ProcessName process,
+                std::optional<std::uint64_t> bfloat16_sync_bytes, std::size_t processes = 1);
   ~StageReporter() override;
 
   // Reports include the stage's waits and links while this object lives. It must end before they
@@ -91,7 +90,7 @@ class StageReporter final : public stages::StageObserver {
 
   ControlClient& control_;
   const net::ProcessName process_;
-  const std::uint64_t bfloat16_sync_bytes_;
+  const std::optional<std::uint64_t> bfloat16_sync_bytes_;
   trace::SpanLog spans_;
   const std::size_t latest_spans_;  // of a trace of the latest steps
   int sync_row_ = 0;

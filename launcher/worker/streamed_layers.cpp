@@ -45,8 +45,9 @@ void release(const models::Layer& layer) {
 StreamedLayers::StreamedLayers(const models::Model& model, Read read, std::int64_t memory)
     : model_(model), read_(std::move(read)) {
   const at::NoGradGuard no_grad;
-  // What was in the heap would leave holes there: tensors of more bytes go back to the system.
-  constexpr int kMapped = 1 << 20;
+  // Tensors in the heap would leave holes there; those of more bytes go back to the system. Each
+  // expert of a layer has tensors of its own, which are small.
+  constexpr int kMapped = 64 << 10;
   ::mallopt(M_MMAP_THRESHOLD, kMapped);
   choose(memory);
   for (const auto& layer : model_.layers()) {

@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <map>
@@ -84,6 +85,44 @@ struct Communicator {
   std::vector<std::shared_ptr<Operation>> operations;  // its own, for an abort
 };
 
+int refuse_call() {
+  last_error = "of another type, operation, root or device";
+  return kInvalidArgument;
+}
+
+// A call of this rank: its stream gives the values, waits until all ranks have given theirs, and
+// goes on with `result`.
+template <class Result>
+int call_all(const void* from, Communicator* communicator, std::size_t count, int type,
+             void* stream_handle, const Result& result) {
+  constexpr int kFloat32 = 7;
+  const c10::Stream stream = strait::test_device::stream_of_handle(stream_handle);
+  if (type != kFloat32 || stream.device_index() != communicator->device ||
+      current_device() != communicator->device) {
+    return refuse_call();
+  }
+  const auto rank = static_cast<std::size_t>(communicator->rank);
+  Clique& clique = *communicator->clique;
+  const std::scoped_lock lock(clique.mutex);
+  std::shared_ptr<Operation>& shared = clique.operations[communicator->calls++];
+  if (shared == nullptr) shared = std::make_shared<Operation>(clique.size);
+  const std::shared_ptr<Operation> one = shared;
+  communicator->operations.push_back(one);
+  Streams& streams = Streams::all();
+  streams.issue(stream, [one, rank, from, count] {
+    const auto* const values = static_cast<const float*>(from);
+    one->given[rank].assign(values, values + count);
+  });
+  const Ticket given = streams.last(stream);
+  for (std::size_t other = 0; other < clique.size; ++other) {
+    if (faults().silent_rank == communicator->rank && other != rank) continue;
+    streams.add(*one->gates[other], given);
+  }
+  streams.hold(stream, one->gates[rank]);
+  streams.issue(stream, [one, result] { result(*one); });
+  return kInProgress;
+}
+
 }  // namespace
 
 extern "C" {
@@ -134,41 +173,31 @@ int ncclCommGetAsyncError(Communicator* communicator, int* error) {
 
 int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation,
                   Communicator* communicator, void* stream_handle) {
-  constexpr int kFloat32 = 7;
-  const c10::Stream stream = strait::test_device::stream_of_handle(stream_handle);
-  if (type != kFloat32 || operation != 0 || stream.device_index() != communicator->device ||
-      current_device() != communicator->device) {
-    last_error = "of another type, operation or device";
-    return kInvalidArgument;
-  }
-  const auto rank = static_cast<std::size_t>(communicator->rank);
-  Clique& clique = *communicator->clique;
-  const std::scoped_lock lock(clique.mutex);
-  std::shared_ptr<Operation>& shared = clique.operations[communicator->calls++];
-  if (shared == nullptr) shared = std::make_shared<Operation>(clique.size);
-  const std::shared_ptr<Operation> one = shared;
-  communicator->operations.push_back(one);
-  Streams& streams = Streams::all();
-  streams.issue(stream, [one, rank, from, count] {
-    const auto* const values = static_cast<const float*>(from);
-    one->given[rank].assign(values, values + count);
-  });
-  const Ticket given = streams.last(stream);
-  for (std::size_t other = 0; other < clique.size; ++other) {
-    if (faults().silent_rank == communicator->rank && other != rank) continue;
-    streams.add(*one->gates[other], given);
-  }
-  streams.hold(stream, one->gates[rank]);
-  streams.issue(stream, [one, to, count] {
-    auto* const sum = static_cast<float*>(to);
-    std::fill_n(sum, count, 0.0F);
-    for (std::size_t other = one->given.size(); other-- > 0;) {
-      if (one->given[other].size() != count) continue;  // aborted
-      for (std::size_t i = 0; i < count; ++i) sum[i] += one->given[other][i];
-    }
-  });
-  return kInProgress;
+  if (operation != 0) return refuse_call();
+  return call_all(from, communicator, count, type, stream_handle,
+                  [to, count](const Operation& one) {
+                    auto* const sum = static_cast<float*>(to);
+                    std::fill_n(sum, count, 0.0F);
+                    for (std::size_t other = one.given.size(); other-- > 0;) {
+                      if (one.given[other].size() != count) continue;  // aborted
+                      for (std::size_t i = 0; i < count; ++i) sum[i] += one.given[other][i];
+                    }
+                  });
 }
+
+int ncclBroadcast(const void* from, void* to, std::size_t count, int type, int root,
+                  Communicator* communicator, void* stream_handle) {
+  if (root < 0 || static_cast<std::size_t>(root) >= communicator->clique->size)
+    return refuse_call();
+  return call_all(from, communicator, count, type, stream_handle, [to, root](const Operation& one) {
+    const auto& given = one.given[static_cast<std::size_t>(root)];
+    std::ranges::copy(given, static_cast<float*>(to));  // none if it was aborted
+  });
+}
+
+// Calls between these are made at once here.
+int ncclGroupStart() { return kSuccess; }
+int ncclGroupEnd() { return kInProgress; }
 
 int ncclCommAbort(Communicator* communicator) {
   for (const auto& one : communicator->operations) {

@@ -266,6 +266,22 @@ void run_now(const c10::Stream& stream, const Streams::Work& work) {
   Streams::all().finish(Streams::all().last(stream));
 }
 
+// What an operator that was issued with this setting of libtorch finds when its turn comes.
+class WarnOnly {
+ public:
+  explicit WarnOnly(bool warn_only) { set(warn_only); }
+  ~WarnOnly() { set(before_); }
+  WarnOnly(const WarnOnly&) = delete;
+  WarnOnly& operator=(const WarnOnly&) = delete;
+
+ private:
+  static void set(bool warn_only) {
+    at::Context& context = at::globalContext();
+    context.setDeterministicAlgorithms(context.deterministicAlgorithms(), warn_only);
+  }
+  const bool before_ = at::globalContext().deterministicAlgorithmsWarnOnly();
+};
+
 void on_stream(const c10::OperatorHandle& handle, Stack* stack) {
   const Operator op(handle);
   const Call call(op, *stack);
@@ -294,7 +310,9 @@ void on_stream(const c10::OperatorHandle& handle, Stack* stack) {
       if (tensor.sizes() != zero.sizes()) tensor.resize_(zero.sizes());
     }
     const Stack arguments = call.on_host(over_memory, copy);
-    Streams::all().issue(stream, [op, arguments, to = call.make_results(results)] {
+    const bool warn_only = at::globalContext().deterministicAlgorithmsWarnOnly();
+    Streams::all().issue(stream, [op, arguments, warn_only, to = call.make_results(results)] {
+      const WarnOnly as_issued(warn_only);
       Stack own = arguments;
       op.run(own);
       const std::vector<at::Tensor> from = op.new_tensors(own);

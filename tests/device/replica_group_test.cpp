@@ -69,7 +69,8 @@ struct Member {
   std::unique_ptr<sync::MemberLinks> links;
   at::Tensor gradient;
   at::Tensor host;
-  GroupSetup made;
+  at::Tensor weights = {};  // that it gathers
+  GroupSetup made = {};
 
   std::vector<net::Link*> raw() const {
     std::vector<net::Link*> links_of;
@@ -81,7 +82,7 @@ struct Member {
     const std::span<float> values(host.mutable_data_ptr<float>(),
                                   static_cast<std::size_t>(host.numel()));
     made = set_up_group(
-        options, gradient, [&] { return values; }, raw(), membership);
+        options, gradient, [&] { return values; }, raw(), membership, weights);
     links = std::make_unique<sync::MemberLinks>(std::move(owned), membership, nullptr);
   }
   sync::WhileWaiting while_waiting() {
@@ -89,9 +90,14 @@ struct Member {
   }
   // What the engine does with a round: run_exchange() and what follows it.
   void give(const std::vector<Range>& ranges, std::uint64_t round) {
-    made.group->gradient_ready();
+    made.group->values_ready();
     for (const Range& range : ranges) made.group->sum(range);
     made.group->complete(while_waiting());
+    confirm(round);
+  }
+  void gather(const std::vector<sync::Part>& parts, std::uint64_t round) {
+    made.group->values_ready();
+    made.group->gather(parts, while_waiting());
     confirm(round);
   }
   void confirm(std::uint64_t round) {
@@ -148,6 +154,16 @@ class AnyGroup : public testing::TestWithParam<std::tuple<std::size_t, std::uint
     at::Tensor sum = values_of(0, round);
     for (std::size_t i = 1; i < count; ++i) sum = sum + values_of(i, round);
     return sum;
+  }
+
+  // Parts with no value, with one, and with values that no member owns between them.
+  static std::vector<sync::Part> parts_of(std::size_t members, int round) {
+    std::vector<sync::Part> parts;
+    for (const Range& range : {Range{0, 16}, {16, 17}, {17, 17}, {32, 900}, {900, kValues}}) {
+      const std::size_t owner = (parts.size() + static_cast<std::size_t>(round)) % members;
+      parts.push_back({static_cast<std::uint32_t>(parts.size()), owner, range});
+    }
+    return parts;
   }
 
   // On a thread for each; what they threw, or nothing, by member.
@@ -245,66 +261,46 @@ TEST_P(AnyGroup, NamesMemberThatDiesBeforeItsSum) {
   EXPECT_THAT(errors[1], HasSubstr("stage 0.2 closed its end"));
 }
 
-class SharedMemoryGroups : public AnyGroup {
- protected:
-  static constexpr std::int64_t kRounds = 4;
-
-  // Parts with no value, with one, and with values that no member owns between them.
-  static std::vector<sync::Part> parts_of(std::size_t members, int round) {
-    std::vector<sync::Part> parts;
-    for (const Range& range : {Range{0, 16}, {16, 17}, {17, 17}, {32, 900}, {900, kValues}}) {
-      const std::size_t owner = (parts.size() + static_cast<std::size_t>(round)) % members;
-      parts.push_back({static_cast<std::uint32_t>(parts.size()), owner, range});
-    }
-    return parts;
-  }
-
-  static void gather(Member& member, const at::Tensor& weights,
-                     const std::vector<sync::Part>& parts, std::uint64_t round) {
-    const auto count = static_cast<std::size_t>(weights.numel());
-    member.made.group->gather({weights.mutable_data_ptr<float>(), count}, parts,
-                              member.while_waiting());
-    member.confirm(round);
-  }
-};
-
-INSTANTIATE_TEST_SUITE_P(, SharedMemoryGroups,
-                         testing::Combine(testing::Values(std::size_t{0}),
-                                          testing::Values(0, 1, 2)));
-
-// Between sums, which use the same memory.
-TEST_P(SharedMemoryGroups, GatherEachPartFromItsOwner) {
+// Between sums, which use the same memory, from values that the trainer's stream computes.
+TEST_P(AnyGroup, GathersEachPartFromItsOwner) {
   for (std::size_t count = 2; count <= kMembers; ++count) {
     std::vector<Member> all = members(count);
     const auto errors = on_threads(all, [&](std::size_t i) {
+      all[i].weights = at::zeros_like(all[i].gradient);
       all[i].set_up(options(i));
-      for (int round = 0; round < kRounds; ++round) {
+      for (int round = 0; round < 4; ++round) {
         const auto number = static_cast<std::uint64_t>(round) * 2;
         all[i].gradient.copy_(values_of(i, round));
         all[i].give({{900, kValues}, {0, 900}}, number);
-        EXPECT_TRUE(at::equal(all[i].gradient, sum_in_order(count, round)));
-        const at::Tensor weights = values_of(i, round);
+        const at::Tensor sum = all[i].gradient.cpu();
+        EXPECT_TRUE(at::allclose(sum, sum_in_order(count, round), 1e-5, 1e-5));
+        all[i].weights.copy_(values_of(i, 0).to(all[i].weights.device()));
+        all[i].weights.mul_(round + 1);
         const auto parts = parts_of(count, round);
-        gather(all[i], weights, parts, number + 1);
+        all[i].gather(parts, number + 1);
         at::Tensor expected = values_of(i, round);
         for (const sync::Part& part : parts) {
           expected.narrow(0, part.range.first, part.range.count())
               .copy_(values_of(part.owner, round).narrow(0, part.range.first, part.range.count()));
         }
-        EXPECT_TRUE(at::equal(weights, expected)) << "member " << i << ", round " << round;
+        const at::Tensor after = all[i].weights * 1;  // on the trainer's stream
+        EXPECT_TRUE(at::equal(after.cpu(), expected)) << "member " << i << ", round " << round;
+        all[i].made.group->watch(all[i].while_waiting());
+        all[i].made.group->check();
       }
     });
     ASSERT_THAT(errors, Each(IsEmpty()));
   }
 }
 
-TEST_P(SharedMemoryGroups, NameMemberThatDiesBeforeItGathers) {
+TEST_P(AnyGroup, NamesMemberThatDiesBeforeItGathers) {
   std::vector<Member> all = members(kMembers);
   const auto errors = on_threads(all, [&](std::size_t i) {
+    all[i].weights = at::zeros_like(all[i].gradient);
     all[i].set_up(options(i));
     all[i].give({{0, kValues}}, 0);
     if (i == 2) return all[i].links.reset();  // as a process that is killed
-    gather(all[i], values_of(i, 0), parts_of(kMembers, 0), 1);
+    all[i].gather(parts_of(kMembers, 0), 1);
   });
   EXPECT_THAT(errors[0], HasSubstr("stage 0.2 closed its end"));
   EXPECT_THAT(errors[1], HasSubstr("stage 0.2 closed its end"));
@@ -315,6 +311,17 @@ class NcclGroups : public AnyGroup {};
 INSTANTIATE_TEST_SUITE_P(, NcclGroups,
                          testing::Combine(testing::Values(std::size_t{1}),
                                           testing::Values(0, 1, 2)));
+
+// As an off-loaded optimizer's.
+TEST_P(NcclGroups, GatherNoWeightsOfTheHost) {
+  std::vector<Member> all = members(2);
+  const auto errors = on_threads(all, [&](std::size_t i) {
+    all[i].weights = at::zeros({kValues});
+    all[i].set_up(options(i));
+  });
+  EXPECT_THAT(errors,
+              Each(AllOf(HasSubstr("sync.share_state is true"), HasSubstr("train.offload"))));
+}
 
 // All have given their sums and said so, then one is gone while the device sums: what waits for the
 // device comes back, and no process takes what it reads for a gradient.

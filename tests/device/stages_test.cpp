@@ -181,6 +181,23 @@ TEST(StagesOnTestDevice, AgreeAsReplicasOfNccl) {
   }
 }
 
+// The optimizer's state divided among GPUs: the bits of the same group without that.
+TEST(StagesOnTestDevice, ShareTheStateOfTheOptimizerByNccl) {
+  for (const bool narrow : {false, true}) {
+    RunSettings settings = grouped();
+    settings.steps = 4;
+    settings.evaluate = true;
+    settings.bfloat16 = narrow;
+    if (narrow) settings.moments = MomentType::int8;
+    settings.checkpoint_every = 2;
+    Streams::all().begin(0);
+    const RunResult expected = run_stages(settings);
+    settings.sync.share_state = true;
+    Streams::all().begin(1);
+    expect_same_run(expected, run_stages(settings), narrow ? "bfloat16, int8" : "float32");
+  }
+}
+
 // Two groups: sums by NCCL, or in shared memory where there is none, and a method between them.
 // What that memory sums is the host's copy of the gradient.
 RunSettings in_two_groups(const std::string& library) {
@@ -516,6 +533,7 @@ TEST(WaitsForTestDevice, AreAllNeededByNccl) {
   settings.blocks = {{0, 3}};
   settings.replicas = 2;
   settings.sync.method = "allreduce";
+  settings.sync.share_state = true;
   settings.group.groups = {{0, 1}};
   settings.group.nccl_library = TEST_NCCL_LIBRARY;
   expect_every_wait_is_needed(settings);

@@ -57,6 +57,8 @@ class Replicas:
         # Members compare checksums of their models in every step, so a run that ends had no fork.
         again = self.train("again", self.placed({"sync.group": "always"}))
         self.assertEqual(nccl.curve(), again.curve())
+        shared = self.train("shared", self.placed({"sync.group": "always", "sync.share_state": True}))
+        self.assertEqual(nccl.curve(), shared.curve())
 
     def test_end_when_one_is_killed(self):
         endless = {"sync.group": "always", "train.steps": 100000}

@@ -4,6 +4,9 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
 
 #include "tests/stages/compare_runs.h"
 
@@ -92,6 +95,23 @@ TEST(FrozenRows, AreSentAndComputedInTheFirstEpochOnly) {
   }
   const codec::Traffic gradients = sum_of(run, Direction::backward, true);
   EXPECT_EQ(gradients.messages, 20U * 4) << "only from stage 3 to stage 2";
+}
+
+// A disk reserves what a store may fill.
+TEST(FrozenRows, TakeNoMoreOfTheDiskThanTheyNeed) {
+  const RunSettings settings = keeping(upper_adapters(partitions()[1]));
+  RunSettings roomy = settings;
+  roomy.frozen_rows.disk_bytes = std::int64_t{1} << 40;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit tight = before;
+  tight.rlim_cur = 8 << 20;  // links have memory, too
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  const RunResult run = run_stages(roomy);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, ignored);
+  expect_same_run(run_stages(settings), run, "room for more");
 }
 
 TEST(FrozenRows, NarrowWireHasTheBitsOfRowsSentAnew) {

@@ -57,7 +57,7 @@ class StageReporterTest : public testing::Test {
 TEST_F(StageReporterTest, StopsReadingLinksAfterStageFails) {
   CountingLink link;
   stages::WaitClock waits;
-  StageReporter reporter(*control_, kStage, 0);
+  StageReporter reporter(*control_, kStage, std::nullopt);
   try {
     const auto watching =
         reporter.watch(waits, {{&link, {1, 0}, StageReporter::Carries::activations, {}}});
@@ -84,7 +84,7 @@ TEST_F(StageReporterTest, ListsReplicasDisconnectedForTime) {
   for (CountingLink* link : {&heard, &vote}) link->shown.connected = true;
   for_moments.shown.last_heard = now;
   stages::WaitClock waits;
-  StageReporter reporter(*control_, kStage, 0);
+  StageReporter reporter(*control_, kStage, std::nullopt);
   {
     const auto watching = reporter.watch(waits, {{&own, {1, 0}, Carries::activations, {}},
                                                  {&heard, {0, 1}, Carries::weights, {}},
