@@ -28,7 +28,7 @@ std::int64_t divided_width(const ConfigReader& reader, const std::string& heads_
 
 struct RotaryDefaults {
   double theta = 10000;
-  std::string theta_field = "rope_theta";  // at top level
+  std::string theta_field = "rope_theta";  // at top level; empty: none
   std::string share_field;                 // share of a head that is rotated; empty: all of it
   double share = 1;
   // Phi-3's rule: it scales by longrope only, which "yarn" and "su" name as well. It has a default

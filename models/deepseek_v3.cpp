@@ -28,6 +28,11 @@ void read_latent(const ConfigReader& reader, DecoderConfig& config) {
       yarn_score_factor(reader) / std::sqrt(static_cast<double>(latent.key_width()));
 }
 
+// Unless the field turns it off; null is off to the library.
+bool is_on(const ConfigReader& reader, const char* field) {
+  return !reader.is_null(field) && reader.boolean(field, true);
+}
+
 // `share`: the angles are those of a share of the head, and not of the part that is rotated.
 void read_latent_rotary(const ConfigReader& reader, DecoderConfig& config, bool share) {
   const LatentOptions& latent = config.latent;
@@ -44,7 +49,7 @@ void read_latent_rotary(const ConfigReader& reader, DecoderConfig& config, bool 
     reader.refuse("qk_rope_head_dim", "the number of rotated values in a head");
   }
   auto rotary = std::make_shared<Rotary>(*read);
-  if (reader.boolean("rope_interleave", true)) rotary->pairs = kernels::RotaryPairs::neighbours;
+  if (is_on(reader, "rope_interleave")) rotary->pairs = kernels::RotaryPairs::neighbours;
   config.rotary = std::move(rotary);
 }
 
@@ -64,7 +69,7 @@ void read_latent_experts(const ConfigReader& reader, DecoderConfig& config) {
     reader.refuse("num_experts_per_tok", fmt::format("at most the {} experts of topk_group groups",
                                                      experts.groups_per_token * in_group));
   }
-  experts.normalise = reader.boolean("norm_topk_prob", true);
+  experts.normalise = is_on(reader, "norm_topk_prob");
   experts.scale = reader.number("routed_scaling_factor", experts.scale, 1e-9, 1e9);
   experts.shared_inner = experts.inner * reader.integer("n_shared_experts", 1, 1, 1 << 10);
   experts.balance = 0;  // the library has no such loss for these families
@@ -147,6 +152,9 @@ DecoderConfig read_glm4_moe_lite(const ConfigReader& reader) {
   family.experts.scale = 1.8;
   DecoderConfig config = read_latent_fields(reader, family);
   read_latent_rotary(reader, config, false);
+  if (reader.number("partial_rotary_factor", 1, 0, 1) != 1) {
+    reader.refuse("partial_rotary_factor", "1: qk_rope_head_dim is the rotated part of a head");
+  }
   const auto types = reader.strings("mlp_layer_types");
   if (types && std::cmp_not_equal(types->size(), config.blocks)) {
     reader.refuse("mlp_layer_types", fmt::format("{} of them, one for each layer", config.blocks));
@@ -191,6 +199,7 @@ DecoderConfig read_mistral4(const ConfigReader& reader) {
 FileNames names_with_prediction(const std::string& next) {
   FileNames names = llama_file_names();
   names.carried = {"model.layers." + next + "."};
+  names.peft_experts = PeftExperts::by_last_parts;
   return names;
 }
 

@@ -3,6 +3,37 @@
 #include <algorithm>
 
 namespace strait::models {
+namespace {
+
+// With `to` in place of the parts `from`, which may be several.
+std::string with_part(const std::string& name, const std::string& from, const std::string& to) {
+  const std::size_t begin = from.empty() ? name.npos : name.find(from);
+  if (begin == name.npos) return name;
+  const std::size_t end = begin + from.size();
+  const bool is_part =
+      (begin == 0 || name[begin - 1] == '.') && (end == name.size() || name[end] == '.');
+  return is_part ? name.substr(0, begin) + to + name.substr(end) : name;
+}
+
+}  // namespace
+
+std::string own_name(const FileNames& names, const std::string& in_library) {
+  const auto alias = names.aliases.find(in_library);
+  if (alias != names.aliases.end()) return alias->second;
+  const bool inside = !names.module.empty() && in_library.starts_with(names.module);
+  return with_part(inside ? names.prefix + in_library.substr(names.module.size()) : in_library,
+                   names.renamed.second, names.renamed.first);
+}
+
+// Names that transformers uses today.
+std::string name_in_library(const FileNames& names, const std::string& own) {
+  const auto alias = std::ranges::find_if(
+      names.aliases, [&](const auto& other_and_own) { return other_and_own.second == own; });
+  if (alias != names.aliases.end()) return alias->first;
+  const bool moved = !names.module.empty() && own.starts_with(names.prefix);
+  return with_part(moved ? names.module + own.substr(names.prefix.size()) : own,
+                   names.renamed.first, names.renamed.second);
+}
 
 bool is_carried(const FileNames& names, const std::string& in_file) {
   return std::ranges::any_of(names.carried,

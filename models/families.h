@@ -28,6 +28,14 @@ struct Initialization {
   double log_highest = 0;
 };
 
+// How PEFT over transformers 5 finds adapters of experts' matrices. The library has one tensor for
+// all experts of a block where the files have many.
+enum class PeftExperts {
+  as_named,       // there are none, or target_parameters names their tensors here, too
+  by_last_parts,  // it takes every target with the last part of their names for these tensors
+  by_parameters,  // only target_parameters names these tensors
+};
+
 // Tensor names in a family's files that differ from Model::parameters().
 struct FileNames {
   // The name of a tied projection in files that store it separately, and the tensor that it is tied
@@ -41,7 +49,12 @@ struct FileNames {
   // of its other tensors begin with one of `carried`: an export has them as they were.
   std::vector<std::pair<std::string, std::string>> inside;
   std::vector<std::string> carried;
-  std::string module;                // the library has this in place of `prefix`; empty: the same
+  std::string module;  // the library has this in place of `prefix`; empty: the same
+  // the library's name of one part of names, in place of the first
+  std::pair<std::string, std::string> renamed;
+  PeftExperts peft_experts = PeftExperts::as_named;
+  // of experts with matrices of their own: gate, up and down
+  std::vector<std::string> expert_parts = {"gate_proj", "up_proj", "down_proj"};
   bool joins_experts = false;        // exported files have the experts of a block in one tensor
   bool reads_mxfp4 = false;          // files may have them as blocks of four bits
   std::vector<std::string> ignored;  // endings of tensors that are not weights
@@ -53,6 +66,10 @@ bool is_carried(const FileNames& names, const std::string& in_file);
 
 // The name in Model::parameters() of a file's tensor. Nullopt: the tensor is not the model's.
 std::optional<std::string> canonical_name(const FileNames& names, const std::string& in_file);
+
+// The name here of what the library calls so today, and the reverse.
+std::string own_name(const FileNames& names, const std::string& in_library);
+std::string name_in_library(const FileNames& names, const std::string& own);
 
 // Everything that is specific to a family of models. To add a family, write these functions in a
 // new file (decoder.h does most of it for usual decoders) and list it in families(), or offer it in

@@ -128,10 +128,24 @@ std::vector<std::int64_t> read_blocks(const ConfigReader& reader) {
   return blocks;
 }
 
+// Blocks are found by the first number in a name, so the name of their list tells nothing new.
+void check_blocks_name(const ConfigReader& reader) {
+  const std::string field = "layers_pattern";
+  if (reader.is_empty(field)) return;
+  constexpr std::array kKnown{"layers", "h"};  // of llama and others, and of GPT-2
+  const std::vector<std::string> lists =
+      reader.is_list(field) ? *reader.strings(field) : std::vector{reader.string(field, "")};
+  const bool known = std::ranges::all_of(lists, [&](const std::string& list) {
+    return std::ranges::find(kKnown, list) != kKnown.end();
+  });
+  if (!known) reader.refuse(field, "\"layers\" or \"h\", what blocks are called in");
+}
+
 }  // namespace
 
 bool ends_with_module(const std::string& name, const std::string& part) {
-  return name == part || name.ends_with("." + part);
+  if (!name.ends_with(part)) return false;
+  return name.size() == part.size() || name[name.size() - part.size() - 1] == '.';
 }
 
 std::string tensor_of_experts(const std::string& matrix) {
@@ -214,7 +228,7 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   // Each of these changes what the adapter computes, so a file that uses one cannot be taken as
   // LoRA.
   for (const char* field :
-       {"exclude_modules", "layers_pattern", "layer_replication", "trainable_token_indices",
+       {"exclude_modules", "layer_replication", "trainable_token_indices",
         "alora_invocation_tokens", "use_qalora", "arrow_config", "kasa_config", "use_bdlora"}) {
     refuse_unless_absent(reader, field);
   }
@@ -228,6 +242,7 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   lora.decomposed = reader.boolean("use_dora", false);
   read_targets(reader, lora);
   lora.blocks = read_blocks(reader);
+  check_blocks_name(reader);
   if (!lora.blocks.empty() && !lora.parameters.empty()) {
     reader.refuse("layers_to_transform",
                   "absent: PEFT does not apply it to target_parameters, whose names may have a "

@@ -42,6 +42,12 @@ DecoderConfig read_mixtral(const ConfigReader& reader) {
 
 }  // namespace
 
-Family mixtral_family() { return decoder_family("mixtral", read_mixtral, llama_file_names()); }
+Family mixtral_family() {
+  FileNames names = llama_file_names();
+  names.renamed = {"block_sparse_moe.gate", "mlp.gate"};
+  names.peft_experts = PeftExperts::by_last_parts;
+  names.expert_parts = {"w1", "w3", "w2"};
+  return decoder_family("mixtral", read_mixtral, std::move(names));
+}
 
 }  // namespace strait::models

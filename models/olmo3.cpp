@@ -30,6 +30,7 @@ DecoderConfig read_olmo3(const ConfigReader& reader) {
   RotaryDefaults rotary;
   rotary.theta = 5e5;
   config.rotary = read_rotary(reader, config, rotary, "full_attention");
+  rotary.theta_field.clear();  // the library's old spelling is of the other blocks only
   config.window_rotary = read_rotary(reader, config, rotary, "sliding_attention");
   return config;
 }

@@ -37,6 +37,10 @@ DecoderConfig read_olmoe(const ConfigReader& reader) {
 
 }  // namespace
 
-Family olmoe_family() { return decoder_family("olmoe", read_olmoe, llama_file_names()); }
+Family olmoe_family() {
+  FileNames names = llama_file_names();
+  names.peft_experts = PeftExperts::by_last_parts;
+  return decoder_family("olmoe", read_olmoe, std::move(names));
+}
 
 }  // namespace strait::models

@@ -88,9 +88,15 @@ DecoderConfig read_text_part(const ConfigReader& reader) {
   return config;
 }
 
+FileNames with_experts(FileNames names) {
+  names.peft_experts = PeftExperts::by_parameters;
+  return names;
+}
+
 FileNames names_of_text_part() {
   FileNames names = llama_file_names();
   names.inside = {{"model.language_model.", "model."}};
+  names.module = "model.language_model.";
   names.carried = {"model.visual.", "mtp."};  // vision, and a head that predicts more tokens
   return names;
 }
@@ -102,7 +108,7 @@ Family qwen3_5_text_family() {
 }
 
 Family qwen3_5_moe_text_family() {
-  return decoder_family("qwen3_5_moe_text", read_qwen3_5_moe, llama_file_names());
+  return decoder_family("qwen3_5_moe_text", read_qwen3_5_moe, with_experts(llama_file_names()));
 }
 
 Family qwen3_5_family() {
@@ -110,7 +116,8 @@ Family qwen3_5_family() {
 }
 
 Family qwen3_5_moe_family() {
-  return decoder_family("qwen3_5_moe", read_text_part<read_qwen3_5_moe>, names_of_text_part());
+  return decoder_family("qwen3_5_moe", read_text_part<read_qwen3_5_moe>,
+                        with_experts(names_of_text_part()));
 }
 
 }  // namespace strait::models

@@ -45,7 +45,9 @@ DecoderConfig read_qwen3_moe(const ConfigReader& reader) {
 }  // namespace
 
 Family qwen3_moe_family() {
-  return decoder_family("qwen3_moe", read_qwen3_moe, llama_file_names());
+  FileNames names = llama_file_names();
+  names.peft_experts = PeftExperts::by_last_parts;
+  return decoder_family("qwen3_moe", read_qwen3_moe, std::move(names));
 }
 
 }  // namespace strait::models

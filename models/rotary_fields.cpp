@@ -92,7 +92,23 @@ double scale_longrope(const ConfigReader& settings, double original, double long
   return factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
 }
 
+// Of layers of several types the library adds the old spelling to rope_parameters, and takes the
+// type from its new key alone.
+void check_old_spelling(const ConfigReader& reader) {
+  if (!reader.has("rope_scaling")) return;
+  if (reader.has("rope_parameters")) {
+    reader.refuse("rope_scaling", "absent, as rope_parameters is there");
+  }
+  const ConfigReader settings = reader.object("rope_scaling");
+  if (!settings.has("rope_type") && settings.string("type", "default") != "default") {
+    settings.refuse("type",
+                    "absent: the library reads rope_type in this family, and would not "
+                    "scale the angles");
+  }
+}
+
 ConfigReader rotary_settings(const ConfigReader& reader, const std::string& group) {
+  if (!group.empty()) check_old_spelling(reader);
   if (!group.empty() && !reader.has("rope_scaling") && reader.has("rope_parameters")) {
     return reader.object("rope_parameters").object(group);
   }
@@ -131,8 +147,10 @@ std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderCon
                                           const RotaryDefaults& defaults,
                                           const std::string& group) {
   const ConfigReader settings = rotary_settings(reader, group);
-  const double theta =
-      positive(settings, "rope_theta", positive(reader, defaults.theta_field, defaults.theta));
+  const double absent_theta = defaults.theta_field.empty()
+                                  ? defaults.theta
+                                  : positive(reader, defaults.theta_field, defaults.theta);
+  const double theta = positive(settings, "rope_theta", absent_theta);
   double share = 1;
   if (!defaults.share_field.empty()) {
     share = reader.number(defaults.share_field, defaults.share, 0, 1);
@@ -154,7 +172,8 @@ std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderCon
   const auto longest = static_cast<double>(config.positions);
   const double fallback = defaults.longrope_original.value_or(
       positive(settings, "original_max_position_embeddings", longest));
-  const double original = positive(reader, "original_max_position_embeddings", fallback);
+  const double original =
+      group.empty() ? positive(reader, "original_max_position_embeddings", fallback) : fallback;
   if (defaults.longrope_original && type == "yarn") type = "longrope";
   if (defaults.longrope_original && type != "default" && type != "longrope" && type != "su") {
     settings.refuse(settings.has("rope_type") ? "rope_type" : "type", "default or longrope");

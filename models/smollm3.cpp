@@ -30,7 +30,9 @@ DecoderConfig read_smollm3(const ConfigReader& reader) {
     config.unrotated.push_back(rotated ? (*rotated)[static_cast<std::size_t>(block)] == 0
                                        : (block + 1) % every == 0);
   }
-  if (reader.boolean("use_sliding_window", false)) {
+  // layer_types counts without the switch, too, as the library's masks have it.
+  const bool windows = reader.boolean("use_sliding_window", false);
+  if (windows || reader.has("layer_types")) {
     read_windows(reader, config, 0,
                  [&](std::int64_t block) { return config.block_unrotated(block); });
   }

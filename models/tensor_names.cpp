@@ -28,22 +28,6 @@ constexpr std::string_view kWeight = ".weight";
 constexpr std::string_view kBias = ".bias";
 constexpr std::string_view kBlocks = "_blocks";
 
-std::string own_name(const FileNames& names, const std::string& other) {
-  const auto alias = names.aliases.find(other);
-  if (alias != names.aliases.end()) return alias->second;
-  const bool inside = !names.module.empty() && other.starts_with(names.module);
-  return inside ? names.prefix + other.substr(names.module.size()) : other;
-}
-
-// The name that transformers uses today.
-std::string name_in_library(const FileNames& names, const std::string& own) {
-  const auto alias = std::ranges::find_if(
-      names.aliases, [&](const auto& other_and_own) { return other_and_own.second == own; });
-  if (alias != names.aliases.end()) return alias->first;
-  const bool moved = !names.module.empty() && own.starts_with(names.prefix);
-  return moved ? names.module + own.substr(names.prefix.size()) : own;
-}
-
 // A tensor of one expert: "….experts.7.up_proj.weight".
 struct ExpertName {
   std::string block;  // "….experts."
@@ -297,54 +281,6 @@ std::vector<FileTensor> adapter_files(const ModelConfig& config) {
     tensor.name = std::string(kPeftPrefix) + name_in_library(family_of(config).names, tensor.name);
   }
   return all;
-}
-
-Lora lora_for_peft(const ModelConfig& config) {
-  const FileNames& names = family_of(config).names;
-  Lora lora = *config.lora;
-  for (std::string& module : lora.saved) {
-    module = name_in_library(names, module.append(kWeight));
-    module.resize(module.size() - kWeight.size());
-  }
-  // Whole names where only some blocks have adapters, or other parts of the library's model have
-  // matrices of the same names.
-  const bool whole = !lora.blocks.empty() || !names.module.empty();
-  bool of_single_experts = false;
-  std::set<std::string> targets;
-  std::set<std::string> parameters;
-  for (const TensorShape& tensor : describe(config).trained_tensors()) {
-    if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
-    const std::string matrix = tensor.name.substr(0, tensor.name.rfind(kAdapterDown));
-    const std::string joined = lora.parameters.empty() ? "" : tensor_of_experts(matrix);
-    if (tensor.token_share < 1) lora.dropout = 0;
-    of_single_experts |= joined.empty() && tensor.token_share < 1;
-    if (!joined.empty()) {
-      parameters.insert(name_in_library(names, joined));
-    } else {
-      targets.insert(whole ? name_in_library(names, matrix) : matrix.substr(matrix.rfind('.') + 1));
-    }
-  }
-  // PEFT applies numbers of blocks to targets only.
-  const bool of_blocks = !lora.blocks.empty() && !lora.parameters.empty();
-  if (of_blocks) lora.parameters.assign(parameters.begin(), parameters.end());
-  const bool by_names = whole || (of_single_experts && lora.pattern.empty());
-  const bool named = !lora.targets.empty() && names.module.empty() && !of_blocks;
-  if (!by_names || named) return lora;
-  lora.targets.assign(targets.begin(), targets.end());
-  lora.pattern = targets.empty() ? kNoMatrix : "";
-  lora.blocks.clear();
-  return lora;
-}
-
-Lora with_own_names(const ModelConfig& config, Lora lora) {
-  const FileNames& names = family_of(config).names;
-  for (std::string& module : lora.saved) {
-    module = own_name(names, module.append(kWeight));
-    module.resize(module.size() - kWeight.size());
-  }
-  for (std::string& target : lora.targets) target = own_name(names, target);
-  for (std::string& tensor : lora.parameters) tensor = own_name(names, tensor);
-  return lora;
 }
 
 std::map<std::string, AdapterTensor> match_adapter_tensors(const ModelConfig& config,

@@ -73,14 +73,4 @@ std::map<std::string, AdapterTensor> match_adapter_tensors(const ModelConfig& co
                                                            const std::vector<TensorShape>& in_file,
                                                            const std::string& where);
 
-// The settings of the model's adapters for lora_text(). Modules have the names that PEFT knows.
-// With `blocks` but without targets each adapted matrix becomes a target. Where experts have
-// adapters, "all matrices" is written as their names, because PEFT means others by it, and there is
-// no dropout, which PEFT refuses for experts.
-Lora lora_for_peft(const ModelConfig& config);
-
-// The reverse: settings from an adapter_config.json or a recipe, whose modules may have either kind
-// of name.
-Lora with_own_names(const ModelConfig& config, Lora lora);
-
 }  // namespace strait::models

@@ -9,6 +9,7 @@
 #include "launcher/base/text.h"
 #include "launcher/compute/prepared_run.h"
 #include "launcher/planner/planned_model.h"
+#include "models/peft_settings.h"
 
 namespace strait::compute {
 namespace {
@@ -153,6 +154,10 @@ std::string model_card(const RunCheckpoint& source, const fs::path& run, bool ad
   if (!evaluated.is_null()) {
     card += fmt::format("| evaluation loss at step {} | {} |\n", evaluated["step"].dump(),
                         loss_text(evaluated["loss"]));
+  }
+  if (const std::string unread = adapter ? models::unread_by_peft(source.config) : "";
+      !unread.empty()) {
+    card += fmt::format("\nFor strait alone: PEFT over transformers 5 {}.\n", unread);
   }
   return card + "\nThe recipe:\n\n```toml\n" + recipe::recipe_to_toml(shown_recipe(plan)) + "```\n";
 }

@@ -17,6 +17,7 @@
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "models/families.h"
+#include "models/peft_settings.h"
 #include "models/tensor_names.h"
 
 namespace strait::compute {
@@ -290,6 +291,12 @@ std::string export_model(const fs::path& run, const fs::path& directory,
   if (adapter) {
     write_adapter(directory, source, weights, options, written);
     written.complete();
+    if (const std::string unread = models::unread_by_peft(source.config); !unread.empty()) {
+      return fmt::format(
+          "the adapter of step {} is in {}; model.adapter reads it, but PEFT over transformers 5 "
+          "{}: export with --merge, which writes the whole model\n",
+          number(source.step), directory.string(), unread);
+    }
     return fmt::format(
         "the adapter of step {} is in {}; PEFT reads it, and so does "
         "model.adapter (--merge writes the whole model)\n{}",

@@ -11,9 +11,11 @@ REPEATED run with STRAIT_CAMPAIGNS=1 (`./strait test --all`).
 usage: adapters_test.py   ($STRAIT_BIN: the folder of the programs, by default build/release/bin)
 """
 
+import collections
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -238,10 +240,24 @@ def train(folder, case):
     return training.train(folder, case)
 
 
+def has_parts_of_experts(model, adapter):
+    """Whether adapters are of some experts of a block only, or of gate or up without the other."""
+    number = re.compile(r"(?<=\.experts\.)\d+")
+    every = collections.Counter(number.sub("*", name) for name, _ in model.named_modules() if number.search(name))
+    adapted = [name[len("base_model.model."):].removesuffix(".lora_A.weight") for name in adapter if "lora_A" in name]
+    found = collections.Counter(number.sub("*", name) for name in adapted if number.search(name))
+    pairs = [{name.replace("up_proj", "gate_proj"), name.replace("gate_proj", "up_proj")} for name in found]
+    return any(count < every[name] for name, count in found.items()) or any(not pair <= set(found) for pair in pairs)
+
+
 def exported_adapter(folder, fresh_model):
-    training.strait(folder, "export", "runs/golden", "exported")
+    said = training.strait(folder, "export", "runs/golden", "exported")
     loaded = peft.PeftModel.from_pretrained(fresh_model, folder / "exported", is_trainable=True)
     ours = load_file(folder / "exported" / "adapter_model.safetensors")
+    # PEFT takes less over the fused experts of transformers 5; here the experts are single.
+    dora_of_experts = any(".experts." in name and "lora_magnitude" in name for name in ours)
+    unread = dora_of_experts or has_parts_of_experts(fresh_model, ours)
+    assert ("PEFT reads it" in said, "no DoRA of experts" in said) == (not unread, dora_of_experts), said
     theirs = peft.get_peft_model_state_dict(loaded)
     assert set(ours) == set(theirs), set(ours) ^ set(theirs)
     for name, value in theirs.items():
@@ -347,41 +363,40 @@ def run_case(name, family, case, options, seed, mistakes=()):
         return [training.report(name, seed, found), *results]
 
 
-def fused_experts_case(seed):
+def fused_experts_case(seed, family, settings, options=None):
     """PEFT puts the exported adapter over the fused experts of transformers 5, with a rank of both factors."""
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
-        save_model(base_model("qwen3_moe", {}, seed), folder / "source")
+        save_model(base_model(family, options or {}, seed), folder / "source")
         rows = training.random_rows(seed)
         for name in ("train", "eval"):
             save_file(rows, folder / f"{name}.safetensors")
-        training.train(folder, {"stages": 2, "set": {"model.lora.rank": 3, "model.lora.dropout": 0.1}})
+        settings = {"model.lora.rank": 3, "train.learning_rate": 0.05} | settings
+        training.train(folder, {"stages": 2, "set": settings})
         training.strait(folder, "export", "runs/golden", "exported")
-        fused = training.random_family_model("qwen3_moe", {}, seed)
-        with without_conversions():
-            single = peft.PeftModel.from_pretrained(base_model("qwen3_moe", {}, seed), folder / "exported")
-        loaded = peft.PeftModel.from_pretrained(fused, folder / "exported")
-        named = {name for name, _ in loaded.named_parameters() if ".experts." in name and "lora_" in name}
-        with torch.no_grad():
-            ours = training.logits_of(inner(single).double(), rows)
-            theirs = training.logits_of(inner(loaded).double(), rows)
-            base = training.logits_of(base_model("qwen3_moe", {}, seed).double(), rows)
-        found = {"logits": (ours - theirs).abs().max().item() / MERGED}
-        changed = (ours - base).abs().max().item()
-        assert len(named) == 4 * 4 and changed > 100 * MERGED, (named, changed)
-        return [training.report("qwen3_moe, over fused experts", seed, found)]
+        loaded = peft.PeftModel.from_pretrained(
+            training.random_family_model(family, options or {}, seed), folder / "exported")
+        fused = {name for name, _ in loaded.named_parameters() if ".experts." in name and "lora_" in name}
+        assert fused and len(fused) % 4 == 0, fused
+        found = training.evaluation_quotients(folder, inner(loaded.eval()), rows)
+        training.train(folder, {"stages": 1, "set": {"model.adapter": "exported"}}, "again")  # it goes on
+        return [training.report(f"{family}, over fused experts", seed, found)]
 
 
-def text_and_images_case(seed):
+PIXTRAL = {"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+           "num_attention_heads": 2, "head_dim": 4, "patch_size": 2, "image_size": 8}
+QWEN_VISION = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2, "patch_size": 2,
+               "out_hidden_size": 24, "num_position_embeddings": 4}
+
+
+def text_and_images_case(seed, kind, text, vision, matrices):
     """PEFT puts the exported adapter over the text part of a model of text and images, and nowhere else."""
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
         torch.manual_seed(seed)
-        vision = {"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
-                  "num_attention_heads": 2, "head_dim": 4, "patch_size": 2, "image_size": 8}
-        text = training.FAMILIES["mistral4"] | {"model_type": "mistral4"}
+        text = training.FAMILIES[text] | {"model_type": text, "tie_word_embeddings": False}
         config = transformers.AutoConfig.for_model(
-            "mistral3", text_config=text, vision_config=vision, tie_word_embeddings=False)
+            kind, text_config=text, vision_config=vision, tie_word_embeddings=False)
         model = transformers.AutoModelForImageTextToText.from_config(config, **LOOP).float().eval()
         model.save_pretrained(folder / "source")
         rows, unseen = training.random_rows(seed), training.random_rows(seed + 1000)
@@ -390,10 +405,10 @@ def text_and_images_case(seed):
         training.train(folder, {"stages": 3, "set": {"model.lora.rank": 3, "train.learning_rate": 0.05}})
         loaded = exported_adapter(folder, model)
         named = {name for name, _ in loaded.named_parameters() if "lora_" in name}
-        # Five matrices of attention in each block, three of an MLP or of shared experts.
-        assert len(named) == 2 * 4 * (5 + 3) and not any("vision" in name for name in named), named
+        assert len(named) == 2 * matrices and not any("visi" in name or "visual" in name for name in named), named
         found = training.evaluation_quotients(folder, inner(loaded).double(), unseen)
-        return [training.report("mistral3, text part", seed, found)]
+        training.train(folder, {"stages": 1, "set": {"model.adapter": "exported"}}, "again")  # it goes on
+        return [training.report(f"{kind}, text part", seed, found)]
 
 
 def fresh_adapter_case(seed, blocks=()):
@@ -446,8 +461,14 @@ def main():
             mistakes = ("DoRA's norms are not trained",)
         with without_conversions():
             results += run_case(name, family, case, options, seed, mistakes)
-    results += fused_experts_case(seed=5)
-    results += text_and_images_case(seed=6)
+    results += fused_experts_case(5, "qwen3_moe", {"model.lora.dropout": 0.1})
+    results += fused_experts_case(7, "qwen3_moe", {"model.lora.rslora": "true"}, {"mlp_only_layers": [1]})
+    results += fused_experts_case(8, "deepseek_v3", {"model.lora.alpha_pattern": "{ up_proj = 5, gate_proj = 5 }"})
+    results += fused_experts_case(9, "qwen3_5_moe_text", {})
+    # Five matrices of attention in each block, three of an MLP or of shared experts.
+    results += text_and_images_case(6, "mistral3", "mistral4", PIXTRAL, 4 * (5 + 3))
+    # One block in four has attention of four matrices, and the others five recurrent ones.
+    results += text_and_images_case(10, "qwen3_5", "qwen3_5_text", QWEN_VISION, 4 + 3 * 5 + 4 * 3)
     results += fresh_adapter_case(seed=3)
     results += fresh_adapter_case(seed=4, blocks=(2, 3))
     print(f"{sum(results)} of {len(results)} as expected of PEFT {peft.__version__}")

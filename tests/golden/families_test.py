@@ -177,10 +177,13 @@ CASES = [
     ("smollm3", "others not rotated, windows there, packed", {"no_rope_layers": [1, 0, 0, 1, 1], "use_sliding_window": True, "sliding_window": 6, "documents": PACKED}),
     ("olmo3", "windows in three of four blocks", {}),
     ("olmo3", "scaled angles without a window, packed", {"rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}, "documents": PACKED}),
+    ("olmo3", "old spelling, packed", {"rope_parameters": {"full_attention": YARN | {"rope_theta": 700.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 5e5}}, "sliding_window": 6, "file": "old olmo3", "documents": PACKED}),
+    ("smollm3", "windows of layer_types alone, packed", {"layer_types": ["sliding_attention", "full_attention"] * 2 + ["full_attention"], "sliding_window": 6, "documents": PACKED}),
     ("granite", "four factors", {}),
     ("granite", "tied, biases, packed", {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "documents": PACKED}),
     ("deepseek_v3", "groups of experts", {}),
     ("deepseek_v3", "yarn of scores, two shared experts, packed", {"rope_parameters": YARN | {"mscale": 1.2, "mscale_all_dim": 0.7}, "n_shared_experts": 2, "documents": PACKED}),
+    ("deepseek_v3", "null is off", {"norm_topk_prob": False, "rope_interleave": False, "file": "null"}),
     ("deepseek_v3", "yarn, old spelling", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}, "file": "old"}),
     ("deepseek_v3", "one matrix of queries, halves, no groups, biases", {"q_lora_rank": None, "rope_interleave": False, "n_group": 1, "topk_group": 1, "attention_bias": True, "first_k_dense_replace": 0}),
     ("deepseek_v3", "weights that do not add up, experts of a block in one tensor", {"norm_topk_prob": False, "routed_scaling_factor": 0.7, "fused": True}),
@@ -351,6 +354,15 @@ def respell(config, how):
         config["rope_local_base_freq"] = settings["sliding_attention"]["rope_theta"]
         config["sliding_window_pattern"] = 6
         del config["layer_types"]
+
+
+    elif how == "null":
+        config |= {"norm_topk_prob": None, "rope_interleave": None}
+    elif how == "old olmo3":
+        settings = config.pop("rope_parameters")["full_attention"]
+        config["rope_theta"] = settings.pop("rope_theta")
+        config["rope_scaling"] = settings
+        config["original_max_position_embeddings"] = 7  # which the library reads inside alone
 
 
 def change_config(directory, how, fields):

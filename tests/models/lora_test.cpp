@@ -1,6 +1,7 @@
 #include "models/lora.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include "models/initialize.h"
 #include "models/linear.h"
 #include "models/model.h"
+#include "models/peft_settings.h"
 #include "models/tensor_names.h"
 #include "tests/models/tiny_gpt2.h"
 #include "tests/refusal_of.h"
@@ -530,6 +532,159 @@ TEST(AdaptersOfAllExperts, OtherNamesAreRefused) {
       "target_parameters": ["experts.down_proj"], "layers_to_transform": [0]})",
                           "f"),
                ConfigError);
+}
+
+// A tiny model of a family whose experts PEFT knows by other names than the files.
+ModelConfig tiny_with_experts(const char* family, const Lora& lora) {
+  ModelConfig config =
+      parse_config(fmt::format(R"({{"model_type": "{}", "vocab_size": 61, "hidden_size": 8,
+          "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+          "head_dim": 4, "intermediate_size": 6, "moe_intermediate_size": 6, "num_experts": 2,
+          "n_routed_experts": 4, "n_group": 2, "topk_group": 2, "num_experts_per_tok": 2,
+          "first_k_dense_replace": 1, "q_lora_rank": 4, "kv_lora_rank": 4, "qk_nope_head_dim": 2,
+          "qk_rope_head_dim": 2, "v_head_dim": 4, "linear_num_key_heads": 2,
+          "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 4,
+          "partial_rotary_factor": 1.0, "layer_types": ["full_attention", "full_attention"],
+          "shared_expert_intermediate_size": 6}})",
+                               family),
+                   "config.json");
+  config.lora = std::make_shared<const Lora>(lora);
+  return config;
+}
+
+// What this library makes of an export.
+ModelConfig read_back(const ModelConfig& config) {
+  ModelConfig read = config;
+  read.lora = nullptr;
+  read.lora = std::make_shared<const Lora>(lora_from_peft(read, exported(config)));
+  return read;
+}
+
+void expect_same_adapters(const ModelConfig& read, const ModelConfig& config) {
+  EXPECT_EQ(describe(read).trained_tensors(), describe(config).trained_tensors());
+  for (const TensorShape& tensor : describe(config).trained_tensors()) {
+    if (!tensor.name.ends_with(kAdapterDown)) continue;
+    const std::string matrix = tensor.name.substr(0, tensor.name.rfind(kAdapterDown));
+    EXPECT_EQ(adapter_of(*read.lora, matrix)->scale, adapter_of(*config.lora, matrix)->scale);
+  }
+}
+
+// PEFT takes every target that is called as a matrix of experts for those of all experts.
+TEST(AdaptersForPeft, OfSharedExpertsAndDenseBlocksAreParameters) {
+  Lora lora;
+  lora.alphas = {{"up_proj", 3}};
+  const ModelConfig config = tiny_with_experts("deepseek_v3", lora);
+  const Lora read = exported(config);
+  EXPECT_THAT(read.parameters,
+              testing::UnorderedElementsAre(
+                  "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight",
+                  "mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight",
+                  "mlp.shared_experts.down_proj.weight"));
+  EXPECT_THAT(read.targets, testing::IsSupersetOf({"self_attn.o_proj", "mlp.experts.3.up_proj"}));
+  EXPECT_EQ(read.targets.size(), 5U + 4 * 3);
+  EXPECT_EQ(read.alphas.at(R"((up_proj)\.weight)"), 3);
+  expect_same_adapters(read_back(config), config);
+}
+
+TEST(AdaptersForPeft, OfRecurrentModelsWithExpertsNameTheirTensors) {
+  Lora lora;
+  const ModelConfig config = tiny_with_experts("qwen3_5_moe_text", lora);
+  const Lora read = exported(config);
+  EXPECT_THAT(read.parameters,
+              testing::UnorderedElementsAre("mlp.experts.down_proj", "mlp.experts.gate_up_proj"));
+  EXPECT_EQ(read.ranks.at("experts.gate_up_proj"), 2 * lora.rank);
+  EXPECT_EQ(read.alphas.at("experts.gate_up_proj"), 2 * lora.alpha);
+  EXPECT_THAT(read.targets,
+              testing::IsSupersetOf({"mlp.shared_expert.up_proj", "mlp.experts.1.up_proj"}));
+  expect_same_adapters(read_back(config), config);
+  EXPECT_EQ(unread_by_peft(config), "");
+}
+
+// PEFT doubles rank and alpha of gate and up, but rsLoRA divides by the root of the rank.
+TEST(AdaptersForPeft, OfExpertsKeepTheScaleOfRslora) {
+  Lora lora;
+  lora.rank_stabilized = true;
+  const ModelConfig config = tiny_with_experts("qwen3_moe", lora);
+  EXPECT_DOUBLE_EQ(exported(config).alphas.at("experts.gate_up_proj"), std::sqrt(2) * lora.alpha);
+  expect_same_adapters(read_back(config), config);
+}
+
+TEST(AdaptersForPeft, ThatItDoesNotReadAreNamed) {
+  Lora lora;
+  lora.targets = {"up_proj"};
+  EXPECT_THAT(unread_by_peft(tiny_with_experts("qwen3_moe", lora)), HasSubstr("both gate and up"));
+  lora.targets = {"up_proj", "gate_proj"};
+  EXPECT_EQ(unread_by_peft(tiny_with_experts("qwen3_moe", lora)), "");
+  lora.alphas = {{"up_proj", 3}};
+  EXPECT_THAT(unread_by_peft(tiny_with_experts("qwen3_moe", lora)), HasSubstr("one alpha"));
+  lora.alphas.clear();
+  lora.decomposed = true;
+  EXPECT_EQ(unread_by_peft(tiny_with_experts("qwen3_moe", lora)), "loads no DoRA of experts");
+}
+
+// PEFT saves "norm" of every module whose name ends so.
+TEST(AdaptersForPeft, SavedModulesHaveNamesThatFitNoOthers) {
+  Lora lora;
+  lora.targets = {"q_proj"};
+  lora.saved = {"norm", "lm_head"};
+  const ModelConfig config = tiny_with_experts("llama", lora);
+  const Lora read = exported(config);
+  EXPECT_THAT(read.saved, testing::ElementsAre("model.norm", "lm_head"));
+  expect_same_adapters(read_back(config), config);
+  ModelConfig plain = config;
+  plain.lora = nullptr;
+  EXPECT_THAT(lora_from_peft(plain, lora).saved,
+              testing::UnorderedElementsAre(
+                  "lm_head", "model.norm", "model.layers.0.input_layernorm",
+                  "model.layers.0.post_attention_layernorm", "model.layers.1.input_layernorm",
+                  "model.layers.1.post_attention_layernorm"));
+}
+
+TEST(AdaptersForPeft, RoutersOfMixtralHaveTheLibrarysName) {
+  Lora lora;
+  lora.targets = {"q_proj"};
+  lora.saved = {"block_sparse_moe.gate"};
+  const ModelConfig config = tiny_with_experts("mixtral", lora);
+  EXPECT_THAT(exported(config).saved, testing::ElementsAre("mlp.gate"));
+  std::vector<std::string> names;
+  for (const FileTensor& tensor : adapter_files(config)) names.push_back(tensor.name);
+  EXPECT_THAT(names, testing::Contains("base_model.model.model.layers.0.mlp.gate.weight"));
+  expect_same_adapters(read_back(config), config);
+}
+
+// The library has the text part under other names, in adapters that are made over all of it.
+TEST(AdaptersForPeft, OfATextPartHaveTheNamesOfTheWhole) {
+  ModelConfig config = parse_config(
+      R"({"model_type": "qwen3_5", "text_config": {"vocab_size": 61, "hidden_size": 8,
+          "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2,
+          "head_dim": 8, "intermediate_size": 6,
+          "layer_types": ["full_attention", "full_attention"]}})",
+      "config.json");
+  Lora lora;
+  lora.pattern = R"(model\.language_model\.layers\.1\..*\.(q_proj|up_proj))";
+  lora.alphas = {{R"(language_model\.layers\.1\.self_attn\.q_proj)", 3}};
+  lora.saved = {"language_model.norm"};
+  lora = lora_from_peft(config, lora);
+  config.lora = std::make_shared<const Lora>(lora);
+  EXPECT_EQ(adapter_of(lora, "model.layers.1.self_attn.q_proj")->scale, 3.0 / 8);
+  EXPECT_EQ(adapter_files(config).front().name,
+            "base_model.model.model.language_model.layers.1.self_attn.q_proj.lora_A.weight");
+  const Lora read = exported(config);
+  EXPECT_THAT(read.targets,
+              testing::UnorderedElementsAre("model.language_model.layers.1.self_attn.q_proj",
+                                            "model.language_model.layers.1.mlp.up_proj"));
+  EXPECT_THAT(read.saved, testing::ElementsAre("model.language_model.norm"));
+  expect_same_adapters(read_back(config), config);
+}
+
+TEST(LoraFile, NameOfTheListOfBlocksMayBeThere) {
+  const auto text = [](const char* list) {
+    return fmt::format(R"({{"peft_type": "LORA", "target_modules": ["q_proj"],
+        "layers_to_transform": [1], "layers_pattern": {}}})",
+                       list);
+  };
+  EXPECT_EQ(parse_lora(text(R"("layers")"), "f"), parse_lora(text(R"(["h"])"), "f"));
+  EXPECT_THROW(parse_lora(text(R"("towers")"), "f"), ConfigError);
 }
 
 TEST(AdaptedModel, NameThatFindsNothingIsRefused) {

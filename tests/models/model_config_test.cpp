@@ -190,6 +190,12 @@ TEST(ModelConfig, RefusesWhatNoFamilyComputesWithKeyAndValue) {
             "sliding_attention for each layer: this family has one window");
   EXPECT_EQ(family_refusal("gpt2", R"("n_head": 4, "num_attention_heads": 8)"),
             "m/config.json: num_attention_heads is 8, expected 4, as n_head is");
+  EXPECT_EQ(family_refusal("glm4_moe_lite", R"("partial_rotary_factor": 0.5)"),
+            "m/config.json: partial_rotary_factor is 0.5, expected 1: qk_rope_head_dim is the "
+            "rotated part of a head");
+  EXPECT_EQ(family_refusal("olmo3", R"("rope_scaling": {"type": "yarn", "factor": 2})"),
+            R"(m/config.json: rope_scaling.type is "yarn", expected absent: the library reads )"
+            "rope_type in this family, and would not scale the angles");
   EXPECT_EQ(family_refusal("phi3", R"("rope_scaling": {"type": "linear", "factor": 2})"),
             R"(m/config.json: rope_scaling.type is "linear", expected default or longrope)");
   EXPECT_EQ(family_refusal("llama", R"("rope_scaling": 3)"),
