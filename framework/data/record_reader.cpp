@@ -58,6 +58,23 @@ std::array<Answer, 2> of_texts(const json& root, const std::string& origin) {
           text_answer(origin, kRejected, prompt, rejected)};
 }
 
+// UltraFeedback has a text prompt and lists that repeat it. Other lists would train without it.
+void refuse_lost_prompt(const ordered_json& root, const ordered_json& common,
+                        const std::string& origin) {
+  const auto prompt = root.find("prompt");
+  if (prompt == root.end() || prompt->is_null() || *prompt == "") return;
+  for (const ordered_json& message : common) {
+    const bool object = message.is_object();
+    const ordered_json role = object ? message.value("role", ordered_json()) : ordered_json();
+    if (role != "system" && role != "developer") return;
+  }
+  refuse_record(
+      origin,
+      "\"prompt\" is not a list of messages, and \"chosen\" and \"rejected\" are lists that "
+      "do not begin with it; write it as a list, too: \"prompt\": [{\"role\": \"user\", "
+      "\"content\": \"...\"}]");
+}
+
 std::array<Answer, 2> of_messages(const ordered_json& root, const std::string& origin) {
   ordered_json chosen = root["chosen"];
   ordered_json rejected = root[kRejected];
@@ -68,6 +85,7 @@ std::array<Answer, 2> of_messages(const ordered_json& root, const std::string& o
     const auto [end, other] = std::ranges::mismatch(chosen, rejected);
     const auto common = end - chosen.begin();
     prompt.insert(prompt.end(), chosen.begin(), end);
+    refuse_lost_prompt(root, prompt, origin);
     chosen.erase(chosen.begin(), chosen.begin() + common);
     rejected.erase(rejected.begin(), rejected.begin() + common);
   }

@@ -231,16 +231,20 @@ def from_vocabulary(tokenizers, folder, config):
     return made
 
 
-def add_listed_tokens(folder, config, made, vocabulary):
+def add_token(made, entry):
     from tokenizers import AddedToken
 
+    flags = {k: entry[k] for k in ("lstrip", "rstrip", "single_word", "normalized") if k in entry}
+    token = AddedToken(entry["content"], special=entry.get("special", False), **flags)
+    (made.add_special_tokens if token.special else made.add_tokens)([token])
+
+
+def add_listed_tokens(folder, config, made, vocabulary):
     for number, entry in added_tokens(folder, config, made):
-        flags = {k: entry[k] for k in ("lstrip", "rstrip", "single_word", "normalized") if k in entry}
-        token = AddedToken(entry["content"], special=entry.get("special", False), **flags)
-        (made.add_special_tokens if token.special else made.add_tokens)([token])
-        got = made.token_to_id(token.content)
+        add_token(made, entry)
+        got = made.token_to_id(entry["content"])
         if number is not None and got != number:
-            raise Refusal(f"{folder}: its added token {token.content!r} is number {number}, but {vocabulary} and the added "
+            raise Refusal(f"{folder}: its added token {entry['content']!r} is number {number}, but {vocabulary} and the added "
                           f"tokens before it make it number {got}")
 
 
@@ -341,12 +345,28 @@ def added_tokens(folder, config, made):
             [(None, {"content": text, "special": True}) for text in special if text not in listed])
 
 
+NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+def add_absent_tokens(folder, config, made):
+    """Tokens that other files name and tokenizer.json lacks get the numbers after its own, as in transformers."""
+    named = named_tokens(folder, config)
+    entries = [entry for number, entry in added_tokens(folder, config, made) if number is not None]
+    entries += [{"content": text, "special": True}
+                for text in [*(named[name] for name in NAMES if name in named), *extra_tokens(folder, config)]]
+    for entry in entries:
+        if made.token_to_id(entry["content"]) is None:
+            add_token(made, entry)
+
+
 def load_tokenizer(tokenizers, folder, config):
     if (folder / "tokenizer.json").is_file():
         try:
             made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # the package raises plain Exception for what does not parse
             raise Refusal(f"{folder / 'tokenizer.json'} is not a tokenizer: {str(error)[:300]}") from None
+        add_absent_tokens(folder, config, made)
+        config.pop("add_bos_token", None)  # as in transformers, its post-processor says so
     elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         made = from_vocabulary(tokenizers, folder, config)
     else:
@@ -591,7 +611,8 @@ class TokenizerFolder:
 
 
 def chat_of(record):
-    """messages and tools; contents that are lists of texts become texts, which every template expects."""
+    """messages and tools; contents that are lists of texts become texts, which every template expects. As in
+    transformers, keys that are null are absent, and thoughts have the names that templates read."""
     messages = []
     listed = record["messages"]
     if not isinstance(listed, list) or not all(isinstance(message, dict) for message in listed):
@@ -602,7 +623,11 @@ def chat_of(record):
             if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
                 raise Refusal('a part of "content" is no {"type": "text", "text": ...}')
             message = dict(message, content="".join(part["text"] for part in content))
-        messages.append({key: value for key, value in message.items() if key not in ("train", "weight")})
+        message = {key: value for key, value in message.items() if value is not None and key not in ("train", "weight")}
+        thoughts = next((message[key] for key in ("reasoning_content", "thinking", "reasoning") if key in message), None)
+        if thoughts is not None:
+            message = {"thinking": thoughts, **message, "reasoning_content": thoughts}
+        messages.append(message)
     tools = record.get("tools")
     if isinstance(tools, str):
         try:
@@ -712,22 +737,6 @@ def turn_span(template, messages, tools, text, i):
         "template with {% generation %} and {% endgeneration %}")
 
 
-def refuse_null_as_text(template, messages, tools, text):
-    """Of a message with tool calls alone, a template that knows none writes the content that is null as a word."""
-    nulls = [i for i, message in enumerate(messages) if message.get("content") is None]
-    if not nulls or "None" not in text:
-        return
-    empty = [dict(message, content="") if i in nulls else message for i, message in enumerate(messages)]
-    try:
-        without = template.render(empty, tools)[0]
-    except Refusal:
-        return
-    if without.count("None") < text.count("None"):
-        raise Refusal(
-            f'message {nulls[0] + 1}: its "content" is null, for which the chat template of {template.name} writes '
-            "None; give it a text, or use a chat template that knows tool calls")
-
-
 def last_turn_spans(template, messages, tools, text, marked):
     """Those of the marked spans that are of the assistant's last message, which may have several: thoughts and calls."""
     turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
@@ -759,7 +768,6 @@ def spans_of_turns(template, turns, learnt, marked):
 def chat_spans(template, messages, tools, targets, learnt):
     """The rendered text, and the spans of it that are to be learnt; `learnt`: by which of the assistant's messages."""
     text, marked = template.render(messages, tools)
-    refuse_null_as_text(template, messages, tools, text)
     if targets == "all":
         return text, [(0, len(text))]
     turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]

@@ -92,11 +92,10 @@ void PythonWorker::refuse_death(const std::string& how) {
   last.erase(last.find_last_not_of("\r\n ") + 1);
   const std::size_t line = last.rfind('\n');
   if (line != last.npos) last.erase(0, line + 1);
-  throw base::UserError(base::ExitCode::bad_input,
-                        "{} {}{} (its Python is {}, which STRAIT_PYTHON "
-                        "changes)",
-                        name_, how, last.empty() ? "" : fmt::format(": {}", base::printable(last)),
-                        base::python_for(kScript));
+  throw DeadWorker(base::ExitCode::bad_input,
+                   "{} {}{} (its Python is {}, which STRAIT_PYTHON changes)", name_, how,
+                   last.empty() ? "" : fmt::format(": {}", base::printable(last)),
+                   base::python_for(kScript));
 }
 
 namespace {

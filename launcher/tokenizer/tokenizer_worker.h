@@ -7,12 +7,19 @@
 
 namespace strait::tokenizer {
 
+// The process of a tokenizer has died, does not answer, or gives what is no answer: the next
+// request would fare no better.
+class DeadWorker : public base::UserError {
+ public:
+  using UserError::UserError;
+};
+
 // strait-tokenizer.py in a process of its own. Requests go in as JSON; an answer is JSON and
 // perhaps token ids. One thread.
 //
-// UserError: the process cannot be started, has died, or does not answer within its time.
-// StoreError bad_input: what it refuses, but for a refusal that names one of the records of the
-// request.
+// UserError: the process cannot be started. DeadWorker: it has died, or does not answer within its
+// time. StoreError bad_input: what it refuses, but for a refusal that names one of the records of
+// the request.
 class PythonWorker {
  public:
   struct Answer {

@@ -589,17 +589,42 @@ class TokenizersTest(unittest.TestCase):
                 worker = self.worker(write_folder(self.folder / f"turn-{name}", made, body.replace("END", end)))
                 self.assertEqual(set(worker.opened["ends"]), {made.token_to_id(token) for token in ends})
 
-    def test_a_template_that_writes_null_as_a_word_is_refused(self):
+    def test_null_keys_and_names_of_thoughts_match_transformers(self):
+        user = {"role": "user", "content": "None of it?", "name": None}
+        answer = {"role": "assistant", "content": "yes"}
         calls = {"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}
-        chat = [{"role": "user", "content": "None of it?"}, calls]
-        body = "{% for m in messages %}<s>{{ m.role }}: {{ m.content | trim }}{% endfor %}"
-        worker = self.worker(write_folder(self.folder / "null", byte_level(), body))
-        with self.assertRaisesRegex(ValueError, 'message 2: its "content" is null, for which .* writes None'):
-            worker.records([{"messages": chat}])
-        self.assertEqual(len(worker.records([{"messages": [chat[0], {**calls, "content": "None"}]}])), 1)
-        body = body.replace("m.content | trim", "m.content or m.tool_calls[0].name")
-        worker = self.worker(write_folder(self.folder / "calls", byte_level(), body))
-        self.assertEqual(len(worker.records([{"messages": chat}])), 1)
+        chats = [[user, {**answer, "tool_calls": None, "name": None}], [user, calls],
+                 *([user, {**answer, key: "hm"}] for key in ("reasoning_content", "thinking", "reasoning"))]
+        body = ("{% for m in messages %}<s>{{ m.role }}{% if m.name is defined %} ({{ m.name }}){% endif %}: SAYS"
+                "{% if m.tool_calls is defined %}{{ m.tool_calls | length }}{% endif %}{% endfor %}")
+        for says in ("{{ m.content | trim }}", "{{ m.reasoning_content }}{{ m.content }}", "{{ m.thinking }}"):
+            folder = write_folder(self.folder / str(len(says)), byte_level(), body.replace("SAYS", says))
+            theirs = transformers.AutoTokenizer.from_pretrained(folder)
+            found = self.worker(folder).records([{"messages": chat} for chat in chats], "all")
+            for chat, (ids, _) in zip(chats, found):
+                with self.subTest(says, chat=chat):
+                    self.assertEqual(ids, list(theirs.apply_chat_template(chat, tokenize=True, return_dict=True)["input_ids"]))
+
+    def test_tokens_that_other_files_name_match_transformers(self):
+        """tokenizer.json lacks them."""
+        token = {"content": "<|new|>", "special": True, "lstrip": False, "rstrip": True, "normalized": False, "single_word": False}
+        configs = {"end": {"eos_token": "<|end_of_all|>", "pad_token": "<pad>"}, "extra": {"extra_special_tokens": ["<|new|>"]},
+                   "additional": {"additional_special_tokens": ["<|new|>"], "unk_token": "<unknown>"},
+                   "decoder": {"added_tokens_decoder": {"450": token}, "eos_token": "<|end_of_all|>"},
+                   "beginning": {"add_bos_token": True}, "no beginning": {"add_bos_token": False}, "added": {}}
+        for name, more in configs.items():
+            made = byte_level()
+            if name == "no beginning":
+                made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", made.token_to_id("<s>"))])
+            folder = write_folder(self.folder / name, made)
+            config = json.loads((folder / "tokenizer_config.json").read_text())
+            (folder / "tokenizer_config.json").write_text(json.dumps({**config, **more}))
+            if name == "added":
+                (folder / "added_tokens.json").write_text(json.dumps({"<|new|>": made.get_vocab_size()}))
+            theirs = transformers.AutoTokenizer.from_pretrained(folder)
+            for text, (ids, _) in zip(HARD, self.worker(folder).records([{"text": text + " <|new|> b"} for text in HARD])):
+                with self.subTest(name, text=text[:40]):
+                    self.assertEqual(ids, theirs(text + " <|new|> b")["input_ids"] + [theirs.eos_token_id])
 
     def test_no_package_comes_from_beside_the_script(self):
         programs = self.folder / "bin"

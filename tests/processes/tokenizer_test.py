@@ -112,6 +112,8 @@ class TokenizerRuns(runs.RunCase):
         self.refused("chatml.*llama3.*gemma", "run", self.words(**{"data.chat_template": "chatlm"}))
         self.ok("run", self.words(**{"data.chat_template": "chatml"}))
         self.ok("generate", "runs/tiny", "--chat", "--prompt", "what is 3?", "--max-tokens", "2")
+        self.refused("own.safetensors has tokens and needs no tokenizer", "eval", "runs/tiny", "--data", "own.safetensors",
+                     "--tokenizer", "nope")
         self.ok("export", "runs/tiny", "exported")
         self.assertIn("<|im_start|>", (self.home / "exported/chat_template.jinja").read_text())
 
@@ -400,7 +402,7 @@ class TokenizerRuns(runs.RunCase):
 
     @unittest.skipIf(pyarrow is None, "needs pyarrow; ./strait setup installs it")
     def test_rows_of_Parquet_are_those_of_the_same_records_in_JSONL(self):
-        template = TEMPLATE.replace("m.content +", "(m.content if m.content is not none else '-') + m | list | string + m.tool_calls | default('') | string +")
+        template = TEMPLATE.replace("m.content +", "(m.content | default('-')) + m | list | string + m.tool_calls | default('') | string +")
         (self.home / "model/tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "chat_template": template}))
         call = {"function": {"name": "add", "arguments": {"a": 1}}}
         other = {"function": {"name": "now", "arguments": {"zone": "é"}}}

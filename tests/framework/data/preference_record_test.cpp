@@ -54,6 +54,11 @@ TEST(PreferenceRecord, HasTheFormsOfTrl) {
                             said + "," + answer("no") + "]}";
   expect_answers("{" + lists, asked, "yes\n", "no\n");
   expect_answers(R"({"prompt":"hi",)" + lists, asked, "yes\n", "no\n");
+  for (const char* none : {"null", "\"\""}) {
+    expect_answers(std::string(R"({"prompt":)") + none + R"(,"chosen":[)" + answer("yes") +
+                       R"(],"rejected":[)" + answer("no") + "]}",
+                   {"assistant: "}, "yes\n", "no\n");
+  }
 }
 
 TEST(PreferenceRecord, LearnsOnlyTheAnswerOfALongerChat) {
@@ -86,6 +91,29 @@ TEST(PreferenceRecord, RefusesWhatIsNoneWithLine) {
   expect_refused(R"({"chosen":[{"role":"user","content":"a"}],)"
                  R"("rejected":[{"role":"assistant","content":"b"}]})",
                  "\"chosen\" has 1 message after the prompt, and one of the role \"assistant\"");
+}
+
+// Else the record would train, and without its prompt.
+TEST(PreferenceRecord, RefusesATextPromptThatListsOfMessagesDoNotRepeat) {
+  const std::string system = R"({"role":"system","content":"be brief"},)";
+  for (const std::string& begin : {std::string(), system}) {
+    const std::string lists = R"("chosen":[)" + begin +
+                              R"({"role":"assistant","content":"yes"}],)" + R"("rejected":[)" +
+                              begin + R"({"role":"assistant","content":"no"}]})";
+    for (const char* prompt : {"\"Q\"", R"({"role":"user","content":"Q"})", "7"}) {
+      const std::string line = R"({"prompt":)" + std::string(prompt) + "," + lists;
+      for (const bool rated : {false, true}) {
+        const std::string refusal = refusal_of<store::StoreError>([&] {
+          if (rated) parse_rated(line, "pairs.jsonl:17");
+          if (!rated) parse_preference(line, "pairs.jsonl:17");
+        });
+        EXPECT_THAT(refusal, testing::StartsWith("pairs.jsonl:17: \"prompt\" is not a list"))
+            << line;
+        EXPECT_THAT(refusal,
+                    testing::HasSubstr("write it as a list, too: \"prompt\": [{\"role\": "));
+      }
+    }
+  }
 }
 
 class PreferenceRows : public testing::TestWithParam<Packing> {
