@@ -13,7 +13,7 @@ constexpr double kFiner = 1.02;  // from one limit to the next
 class Bounds {
  public:
   Bounds(const LayerSums& sums, const std::vector<StageLimits>& stages, std::int64_t micro_batches)
-      : sums_(sums), stages_(stages) {
+      : sums_(sums), stages_(stages), micro_batches_(static_cast<double>(micro_batches)) {
     for (std::size_t s = 0; s < stages.size(); ++s) {
       held_.push_back(
           held_micro_batches(static_cast<int>(stages.size()), static_cast<int>(s), micro_batches));
@@ -22,7 +22,17 @@ class Bounds {
 
   std::size_t stages() const { return stages_.size(); }
   double seconds(std::size_t stage, const LayerSpan& span) const {
-    return sums_.flops(span) / stages_[stage].flops_per_second;
+    const StageLimits& limits = stages_[stage];
+    return sums_.flops(span) / limits.flops_per_second +
+           sums_.updated(span) / (limits.updates_per_second * micro_batches_);
+  }
+  // Of all layers on the slowest stage: no limit needs to be higher.
+  double most_seconds() const {
+    double most = 0;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      most = std::max(most, seconds(s, {0, sums_.layers()}));
+    }
+    return most;
   }
   bool allows(std::size_t stage, const LayerSpan& span, double limit) const {
     return seconds(stage, span) <= limit * kSame &&
@@ -48,15 +58,15 @@ class Bounds {
  private:
   const LayerSums& sums_;
   const std::vector<StageLimits>& stages_;
+  double micro_batches_;
   std::vector<std::int64_t> held_;
 };
 
 // The least limit that covers all layers, to one part in a thousand million; unlimited: none does.
-double least_limit(const LayerSums& sums, const Bounds& bounds, double speed_of_all,
-                   double slowest_speed) {
+double least_limit(const LayerSums& sums, const Bounds& bounds, double speed_of_all) {
   const LayerSpan all{0, sums.layers()};
   double low = sums.flops(all) / speed_of_all / kSame;
-  double high = sums.flops(all) / slowest_speed;
+  double high = bounds.most_seconds();
   if (!bounds.covers(high)) return kUnlimited;
   if (bounds.covers(low)) return low;
   while (high - low > 1e-9 * high) {
@@ -127,6 +137,7 @@ LayerSums::LayerSums(const Problem& problem) {
     add(state_, layer.state_bytes);
     add(saved_, layer.saved_bytes);
     add(sync_, layer.sync_bytes);
+    add(updated_, layer.updated);
   }
 }
 
@@ -138,17 +149,13 @@ std::vector<LayerSpan> cut_layers(const LayerSums& sums, const std::vector<Stage
                                   std::int64_t micro_batches, double floor_seconds) {
   const Bounds bounds(sums, stages, micro_batches);
   double all = 0;
-  double slowest = kUnlimited;
-  for (const StageLimits& stage : stages) {
-    all += stage.flops_per_second;
-    slowest = std::min(slowest, stage.flops_per_second);
-  }
-  double limit = std::max(least_limit(sums, bounds, all, slowest), floor_seconds);
+  for (const StageLimits& stage : stages) all += stage.flops_per_second;
+  double limit = std::max(least_limit(sums, bounds, all), floor_seconds);
   if (limit == kUnlimited) return {};
   const auto others = static_cast<double>(micro_batches - 1);
   Passed best = fastest_pass(sums, bounds, limit);
   // A slower pace can let a micro-batch pass faster. No other limit is worth more than that gain.
-  const double least = fastest_pass(sums, bounds, sums.flops({0, sums.layers()}) / slowest).seconds;
+  const double least = fastest_pass(sums, bounds, bounds.most_seconds()).seconds;
   double total = others * limit + best.seconds;
   for (limit *= kFiner; others * limit + least < total; limit *= kFiner) {
     Passed other = fastest_pass(sums, bounds, limit);

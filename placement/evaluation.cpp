@@ -18,7 +18,8 @@ double mean(const std::vector<double>& values) {
 bool alike(const std::vector<Device>& devices) {
   return std::ranges::all_of(devices, [&](const Device& device) {
     return device.flops_per_second == devices.front().flops_per_second &&
-           device.memory_bytes == devices.front().memory_bytes;
+           device.memory_bytes == devices.front().memory_bytes &&
+           device.updates_per_second == devices.front().updates_per_second;
   });
 }
 
@@ -147,6 +148,7 @@ void Evaluation::compute_limits(int stage) {
     const Device& device = problem_.devices[devices_[place(replica, stage)]];
     limits.flops_per_second = std::min(limits.flops_per_second, device.flops_per_second);
     limits.memory_bytes = std::min(limits.memory_bytes, device.memory_bytes);
+    limits.updates_per_second = std::min(limits.updates_per_second, device.updates_per_second);
   }
   state_.limits[static_cast<std::size_t>(stage)] = limits;
 }
@@ -175,6 +177,11 @@ double Evaluation::stage_seconds(int replica, int stage) const {
          problem_.devices[devices_[place(replica, stage)]].flops_per_second;
 }
 
+double Evaluation::update_seconds(int replica, int stage) const {
+  return sums_.updated(state_.cut[static_cast<std::size_t>(stage)]) /
+         problem_.devices[devices_[place(replica, stage)]].updates_per_second;
+}
+
 double Evaluation::slowest_stage(int replica) const {
   double slowest = 0;
   for (int stage = 0; stage < stages_; ++stage) {
@@ -191,12 +198,14 @@ void Evaluation::compute_pipelines() {
     // part.
     double first = state_.path_sum[at];
     double pace = state_.slowest_path[at];
+    double update = 0;
     for (int stage = 0; stage < stages_; ++stage) {
       const double seconds = stage_seconds(replica, stage);
       first += seconds;
       pace = std::max(pace, seconds);
+      update = std::max(update, update_seconds(replica, stage));
     }
-    state_.pipeline[at] = first + (micro_batches_ - 1) * pace;
+    state_.pipeline[at] = first + (micro_batches_ - 1) * pace + update;
   }
 }
 

@@ -67,6 +67,7 @@ class Evaluation {
   void compute_pipelines();
   void compute_lines();
   double stage_seconds(int replica, int stage) const;
+  double update_seconds(int replica, int stage) const;
   double slowest_stage(int replica) const;
   double sync_seconds(int stage) const;
   double together(double pipeline, double sync) const;

@@ -23,6 +23,7 @@ struct Device {
   std::size_t host = 0;
   double flops_per_second = 1;
   double memory_bytes = kUnlimited;
+  double updates_per_second = kUnlimited;  // parameters that the end of a step changes
 };
 
 // From one host to another.
@@ -37,6 +38,7 @@ struct Layer {
   double state_bytes = 0;  // weights, gradients, moments
   double saved_bytes = 0;  // kept from a forward for its backward
   double sync_bytes = 0;   // that replicas reduce in a step
+  double updated = 0;      // parameters that the end of a step changes
 };
 
 struct Problem {
@@ -82,7 +84,7 @@ enum class Critical { compute, path, sync, line };
 // Seconds of a step, and what sets them.
 struct Cost {
   double seconds = kUnlimited;  // unlimited: it does not fit into memory
-  double pipeline_seconds = 0;  // of the slowest replica
+  double pipeline_seconds = 0;  // of the slowest replica, with its update
   double sync_seconds = 0;      // of the slowest stage; in addition unless compute hides it
   double line_seconds = 0;      // of the host whose line carries most
   Critical critical = Critical::compute;
@@ -90,9 +92,9 @@ struct Cost {
 };
 
 // A step of this layout. The model: a micro-batch passes all stages and returns, and the others
-// follow at the pace of the slowest stage or path, as with a depth that hides latency. Then the
-// replicas of a stage exchange shards with each other twice, as sync::Pattern::shard_reduce does. A
-// line carries everything of its host. Pure.
+// follow at the pace of the slowest stage or path, as with a depth that hides latency. Then all
+// stages make their updates at the same time, and the replicas of a stage exchange shards with each
+// other twice, as sync::Pattern::shard_reduce does. A line carries everything of its host. Pure.
 Cost cost_of(const Problem& problem, const Layout& layout);
 
 }  // namespace strait::placement

@@ -172,7 +172,7 @@ std::string text_of_shipping(const plan::Plan& plan, const RunForecast& run) {
                                            : "assumed; hosts.ship_megabits states it");
 }
 
-// "  b sends most, 120 GiB in all; 2 checkpoints of 1.2 GiB; 12.3 GPU-hours; cost 4.56"
+// "  b sends most, 120 GiB in all; 2 checkpoints of 1.2 GiB; 12.3 GPU-hours; cost 4.56 without c"
 std::string text_of_use(const plan::Plan& plan, const RunForecast& run) {
   std::vector<std::string> parts;
   const auto busiest = std::ranges::max_element(run.sent_bytes);
@@ -189,7 +189,10 @@ std::string text_of_use(const plan::Plan& plan, const RunForecast& run) {
   if (run.gpu_seconds > 0) {
     parts.push_back(fmt::format("{} GPU-hours", forecast_number(plan, run.gpu_seconds / 3600)));
   }
-  if (run.cost) parts.push_back(fmt::format("cost {}", forecast_number(plan, *run.cost)));
+  if (run.cost) {
+    parts.push_back("cost " + forecast_number(plan, *run.cost));
+    if (!run.without_price.empty()) parts.back() += " without " + some_of(run.without_price);
+  }
   return parts.empty() ? "" : fmt::format("  {}\n", fmt::join(parts, "; "));
 }
 
@@ -213,29 +216,34 @@ std::string text_of_offload(const plan::Plan& plan) {
         most.host, seconds.update, plan::kAssumedMemoryBytesPerSecond / 1e9, seconds.transfer,
         plan::kAssumedPcieBytesPerSecond / 1e9);
   }
-  if (most.disk_bytes == 0) return text;
+  // All processes of a host make their updates at the same time.
+  std::map<std::string, std::int64_t> on_disk;
+  for (const plan::Plan::Process& one : plan.processes) on_disk[one.host] += one.disk_bytes;
+  const auto& [host, taken] =
+      *std::ranges::max_element(on_disk, {}, &std::pair<const std::string, std::int64_t>::second);
+  if (taken == 0) return text;
   return text + fmt::format(
-                    "  the disk of {} is read and written for {:.3g} s in each update, as "
-                    "far as its memory cannot hold {} (assumed {:.3g} GB/s)\n",
-                    most.host, disk_seconds(most.disk_bytes), base::byte_text(most.disk_bytes),
+                    "  the disk of {} is read and written for {:.3g} s in each update, as far as "
+                    "its memory cannot hold {} (assumed {:.3g} GB/s)\n",
+                    host, disk_seconds(taken), base::byte_text(taken),
                     plan::kAssumedDiskBytesPerSecond / 1e9);
 }
 
 std::string text_of_forecast(const plan::Plan& plan) {
   const RunForecast run = forecast_run(plan);
   const bool one_epoch = plan.epoch_steps > 0 && plan.steps <= plan.epoch_steps;
-  std::string text = fmt::format(
-      "\nforecast at {}: {} a step", text_of_speeds(plan),
-      forecast_seconds(plan, one_epoch ? plan.first_epoch_step_seconds : plan.step_seconds));
+  const double sync = sync_seconds(plan);
+  const double first = plan.first_epoch_step_seconds + sync;
+  const double step = one_epoch ? first : plan.step_seconds + sync;
+  std::string text = fmt::format("\nforecast at {}: {} a step", text_of_speeds(plan),
+                                 forecast_seconds(plan, step));
   // An epoch that the run does not leave needs no words.
   if (!one_epoch && std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
-    text += fmt::format(", {} in the first epoch ({})",
-                        forecast_seconds(plan, plan.first_epoch_step_seconds),
+    text += fmt::format(", {} in the first epoch ({})", forecast_seconds(plan, first),
                         base::counted(plan.epoch_steps, "step"));
   }
-  if (const double consensus = consensus_seconds(plan); consensus > 0) {
-    text += fmt::format(", and {:.3g} s for the consensus of replicas", consensus);
-  }
+  const bool matters = sync > 1e-3 * step;
+  if (matters) text += fmt::format(", {} of it for replicas", forecast_seconds(plan, sync));
   text += fmt::format("; {} in all",
                       forecast_seconds(plan, run.steps_seconds + run.evaluation_seconds));
   if (run.evaluation_seconds > 0) {
@@ -275,6 +283,8 @@ std::string text_of_idle_hosts(const plan::Plan& plan) {
     if (!used) idle.push_back(plan.hosts[i].name);
   }
   if (idle.empty()) return "";
+  // A stated layout that is clearly slower did not ask what they are worth.
+  if (!slower_layout_note(plan).empty()) return fmt::format("  not used: {}\n", some_of(idle));
   return fmt::format("  left out, because a step takes no longer without: {}\n", some_of(idle));
 }
 

@@ -147,7 +147,8 @@ void compare_with_one_host(const plan::Plan& plan, PlanLoad& load) {
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
     const plan::ComputeSpeed speed = plan::compute_speed(plan, i, threads_of(plan.recipe, 1));
     const schedules::ChunkCost cost = chunk_cost(model, all, tokens, speed);
-    const double seconds = (cost.forward_seconds + cost.backward_seconds) * micro_batches;
+    const double seconds = (cost.forward_seconds + cost.backward_seconds) * micro_batches +
+                           update_seconds(plan, i, model, all);
     if (seconds >= load.alone_seconds) continue;
     load.alone_seconds = seconds;
     fastest = i;
@@ -244,7 +245,7 @@ std::vector<plan::StepPart> step_parts(const plan::Plan& plan) {
     const plan::ComputeSpeed speed = plan::compute_speed(plan, process);
     double update = 0;
     for (const models::LayerRange& layers : process.chunks) {
-      update += update_seconds(plan, process.host_index, model, layers);
+      update += update_seconds(plan, process.host_index, model, layers, update_peers(plan, name));
     }
     parts.push_back({Kind::compute,
                      name,

@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 
+#include <unordered_set>
+
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
@@ -119,6 +121,23 @@ void plan_hosts(plan::Plan& plan, const recipe::LinkTable* speeds, const plan::P
   }
 }
 
+// A file of speeds with names that no host has would be ignored silently.
+std::string unused_speeds_note(const plan::Plan& plan) {
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  if (hosts.links.empty() || !recipe::stores_on_hosts(hosts.backend)) return "";
+  std::unordered_set<std::string_view> names;
+  for (const recipe::MeasuredHost& host : plan.speeds.hosts) names.insert(host.name);
+  for (const recipe::MeasuredLink& link : plan.speeds.links) names.insert({link.from, link.to});
+  std::string_view missing;
+  for (const recipe::RecipeHost& host : hosts.list) {
+    if (names.erase(host.name) == 0 && missing.empty()) missing = host.name;
+  }
+  for (const recipe::RecipeHost& host : hosts.spare) names.erase(host.name);
+  if (missing.empty() || names.empty()) return "";
+  return fmt::format("{} says nothing of {}, but has {}, which is not in hosts.list", hosts.links,
+                     missing, *std::ranges::min_element(names));
+}
+
 // Whether a plan knows enough to say that something does not fit.
 bool knows_memory(const plan::Plan& plan) {
   if (plan.recipe.hosts.backend == recipe::BackendKind::local) return true;
@@ -213,7 +232,6 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
     const AdapterWeights adapter(recipe.model.adapter, config);
   }
   if (before == nullptr) check_reference(plan.recipe, plan.model_config, config);
-
   read_data_sets(run, recipe, model, before);
   if (before == nullptr) {
     for (const std::string& note :
@@ -249,7 +267,8 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   if (!plan.replica_rows.empty()) count_steps(plan, run.train);
   plan.parts = step_parts(plan);
   if (plan.layouts.empty()) compare_layouts(plan, open, question);
-  for (const std::string& note : {slower_layout_note(plan), codec_note(plan, open, question)}) {
+  for (const std::string& note :
+       {slower_layout_note(plan), codec_note(plan, open, question), unused_speeds_note(plan)}) {
     if (!note.empty()) run.train.notes.push_back(note);
   }
   return run;

@@ -216,17 +216,19 @@ void check_shared_state(const plan::Plan& plan) {
   for (const plan::Plan::Process& process : plan.processes) {
     if (!process.group) continue;
     // Without GPUs and NCCL such a group sums over links.
-    shares = shares || !group_is_uncertain(plan, process.name.stage);
-    if (on_gpu(plan, process) != true) continue;
-    refuse(
-        fmt::format("{} computes on a GPU (host {}): replicas share the optimizer's state on "
-                    "CPUs only; leave sync.share_state out",
-                    process.name.describe(), plan.hosts.at(process.host_index).name));
+    const bool gpu = on_gpu(plan, process) == true;
+    shares = shares || gpu || !group_is_uncertain(plan, process.name.stage);
+    const recipe::Offload offload = plan.recipe.train.offload;
+    if (!gpu || offload == recipe::Offload::none) continue;
+    refuse(fmt::format(
+        "{} computes on a GPU (host {}), and train.offload is \"{}\": GPUs share only "
+        "the state that they keep; leave one of the two out",
+        process.name.describe(), plan.hosts.at(process.host_index).name, recipe::name_of(offload)));
   }
   if (!shares) {
     refuse(
-        "no replicas of a host sum in shared memory; set sync.group to \"always\", or leave "
-        "sync.share_state out");
+        "no replicas of a host sum in shared memory or by NCCL; set sync.group to \"always\", or "
+        "leave sync.share_state out");
   }
 }
 

@@ -17,8 +17,8 @@ sync::ReplicaGroups groups_with(const plan::Plan& plan, const std::string& metho
 // UserError (bad_input): sync.group is "always", but no group is possible.
 void plan_groups(plan::Plan& plan, const plan::Plan* before);
 
-// UserError (bad_input): sync.share_state is true, but replicas sum nowhere in shared memory, or
-// some of them by NCCL.
+// UserError (bad_input): sync.share_state is true, but replicas sum nowhere in shared memory or by
+// NCCL, or some of them off-load the state of GPUs.
 void check_shared_state(const plan::Plan& plan);
 
 // UserError (bad_input): replicas of a stage compute on GPUs and on CPUs, or on two kinds of CPUs,

@@ -3,6 +3,7 @@
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/recipe/plan.h"
 #include "launcher/recipe/recipe.h"
+#include "placement/problem.h"
 
 namespace strait::planner {
 
@@ -53,9 +54,13 @@ bool chooses_layout(const recipe::Recipe& recipe);
 // then; among the others the shortest step wins.
 // Returns what was taken and why; empty: nothing was. UserError: no layout fits.
 //
-// placement::search() proposes layouts by a simple cost; the best ones are planned in full, and the
-// shortest forecast step wins. Among steps of about the same length the one with fewer processes.
+// placement::search() proposes layouts by a simple cost; the best ones are planned in full, and so
+// are their stages and replicas on hosts as listed. The shortest forecast step wins. Among steps of
+// about the same length the one with fewer processes.
 std::string plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions);
+
+// What the search for a layout is asked. `plan` has its hosts and speeds.
+placement::Problem layout_problem(const plan::Plan& plan, const PipelineQuestion& question);
 
 // `plain` and `recomputing` with all that the recipe lets the plan take, for plan_layout().
 std::vector<PipelineQuestion> memory_questions(const recipe::Recipe& recipe,

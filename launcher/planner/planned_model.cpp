@@ -12,7 +12,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
-#include "models/tensor_names.h"
+#include "models/peft_settings.h"
 
 namespace strait::planner {
 namespace {
@@ -307,10 +307,14 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& c
                           "export has written{}",
                           adapter, folder_fault(adapter, file.filename()), advice);
   }
-  const recipe::Recipe::Lora settings =
-      settings_of(models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string()));
+  const models::Lora in_file =
+      models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string());
+  const recipe::Recipe::Lora settings = settings_of(models::lora_from_peft(
+      models::parse_config(config, (fs::path(recipe.model.path) / "config.json").string()),
+      in_file));
   if (recipe.model.lora && !are_equal(*recipe.model.lora, settings) &&
-      !are_equal(as_exported(recipe.model, config), settings)) {
+      !are_equal(*recipe.model.lora, settings_of(in_file)) &&
+      !are_equal(as_exported(recipe.model, config), settings_of(in_file))) {
     throw base::UserError(
         base::ExitCode::bad_input,
         "model.lora has other settings than {}; leave it out to go on with that adapter",

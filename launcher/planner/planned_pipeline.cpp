@@ -59,7 +59,9 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     const plan::ComputeSpeed speed = plan::compute_speed(plan, host, sizes.threads);
     schedules::ChunkCost cost =
         chunk_cost(model, layers, sizes.micro_batch_tokens + sizes.pass_tokens, speed);
-    cost.update_seconds = update_seconds(plan, host, model, layers);
+    const std::size_t process = replica * hosts.size() + i % hosts.size();
+    cost.update_seconds = update_seconds(plan, host, model, layers,
+                                         update_peers(all_hosts, std::ssize(hosts), process));
     return cost;
   };
   costs.known.links.resize(ranges.size() - 1);  // nothing is sent within a stage

@@ -169,17 +169,19 @@ std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings) {
 }
 
 std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process) {
-  const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
-  if (replicas == 1) return 0;
+  if (plan.recipe.pipeline.replicas == 1) return 0;
+  // Sums in a group take no link, and only its leader exchanges with other groups.
+  const sync::ReplicaGroups groups = plan::groups_of(plan, process.stage);
+  if (sync::group_of(groups, process.replica).mine != 0) return 0;
+  const auto peers = static_cast<std::uint64_t>(groups.size());
   // No method sends frozen parameters.
   const models::ModelDescription model =
       models::describe(planned_model(plan), {plan.recipe.data.row, 4});
   const auto values =
       static_cast<std::uint64_t>(stages::stage_layout(model, plan.process(process).chunks).size());
-  // A replica sends all values except its own shard for reduction, and its reduced shard to all
-  // others.
+  // It sends all values except its own shard for reduction, and its reduced shard to all others.
   constexpr std::uint64_t kBytesBothWays = 4;
-  return kBytesBothWays * values * (replicas - 1) / replicas;
+  return kBytesBothWays * values * (peers - 1) / peers;
 }
 
 void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const plan::Plan* before) {

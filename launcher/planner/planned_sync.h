@@ -16,8 +16,9 @@ sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string
 // The strength in these settings. Nullopt: the method has no strengths.
 std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings);
 
-// Bytes that this process would send in a step if everything that it trains were reduced in
-// bfloat16; 0 with one replica. The baseline of compression ratios.
+// Bytes that this process would send over links in a step if everything that it trains were reduced
+// in bfloat16; 0 with one replica, and where another one of its group exchanges with other groups.
+// The baseline of compression ratios.
 std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process);
 
 // Plans the replicas: the method, its state in each process, and the links between replicas. Needs

@@ -64,8 +64,8 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     for (std::size_t c = 0; c < process.chunks.size(); ++c) {
       costs.chunks[c * stages + process.name.stage] =
           chunk_cost(model, later_layers(process.chunks[c], model, frozen), tokens, compute);
-      costs.chunks[c * stages + process.name.stage].update_seconds =
-          update_seconds(plan, process.host_index, model, process.chunks[c]);
+      costs.chunks[c * stages + process.name.stage].update_seconds = update_seconds(
+          plan, process.host_index, model, process.chunks[c], update_peers(plan, process.name));
     }
   }
   for (const plan::Plan::Link& link : plan.links) {

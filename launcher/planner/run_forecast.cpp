@@ -4,6 +4,7 @@
 
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
+#include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
@@ -32,8 +33,23 @@ std::int64_t evaluations_of(const plan::Plan& plan) {
   return every == 0 ? 1 : (plan.steps + every - 1) / every;
 }
 
-// A step without backwards, of as many micro-batches as an evaluation has for the replica that has
-// most of it, compared with its part of a step.
+// All stages make theirs at the same time.
+double longest_update(const plan::Plan& plan) {
+  const models::ModelDescription model = trained_model(plan);
+  double longest = 0;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const UpdatePeers peers = update_peers(plan, process.name);
+    double own = 0;
+    for (const models::LayerRange& layers : process.chunks) {
+      own += update_seconds(plan, process.host_index, model, layers, peers);
+    }
+    longest = std::max(longest, own);
+  }
+  return longest;
+}
+
+// A step without backwards and update, of as many micro-batches as an evaluation has for the
+// replica that has most of it, compared with its part of a step.
 double seconds_of_evaluation(const plan::Plan& plan) {
   double steps = 0;
   for (const plan::Plan::Process& process : plan.processes) {
@@ -41,7 +57,8 @@ double seconds_of_evaluation(const plan::Plan& plan) {
                      static_cast<double>(process.chunks.size());
     steps = std::max(steps, own / static_cast<double>(plan.micro_batches_of(process.name.replica)));
   }
-  return first_epoch_seconds(plan) / (1 + plan::kAssumedBackwardCost) * steps;
+  const double passes = std::max(0.0, first_epoch_seconds(plan) - longest_update(plan));
+  return passes / (1 + plan::kAssumedBackwardCost) * steps;
 }
 
 std::vector<std::int64_t> sent_bytes(const plan::Plan& plan, std::int64_t first) {
@@ -70,19 +87,31 @@ std::int64_t shipped_bytes(const plan::Plan& plan) {
 // Those of checkpoint.every, and one at the end.
 std::int64_t checkpoints_of(const plan::Plan& plan) {
   const std::int64_t every = plan.recipe.checkpoint.every;
-  return every == 0 ? 0 : (plan.steps + every - 1) / every;
+  return every == 0 ? std::min<std::int64_t>(plan.steps, 1) : (plan.steps + every - 1) / every;
+}
+
+// Those that processes use, several perhaps the same one. Where a host's are not known, each
+// process has its own.
+std::size_t used_gpus(const plan::Plan& plan) {
+  std::set<std::pair<std::size_t, std::size_t>> used;
+  for (const plan::Plan::Process& process : plan.processes) {
+    if (!plan::computes_on_gpus(plan, process.host_index)) continue;
+    const auto own = static_cast<std::size_t>(plan.index_on_host(process));
+    used.emplace(process.host_index, plan.gpu_of(process).value_or(own));
+  }
+  return used.size();
 }
 
 // Of the hosts that compute, by the hour.
-std::optional<double> cost_of(const plan::Plan& plan, double seconds) {
+void add_cost(const plan::Plan& plan, double seconds, RunForecast& run) {
   std::set<std::string> used;
   for (const plan::Plan::Process& process : plan.processes) used.insert(process.host);
-  std::optional<double> cost;
   for (const recipe::RecipeHost& host : plan.recipe.hosts.list) {
-    if (!host.price || !used.contains(host.name)) continue;
-    cost = cost.value_or(0) + *host.price * seconds / 3600;
+    if (!used.contains(host.name)) continue;
+    if (host.price) run.cost = run.cost.value_or(0) + *host.price * seconds / 3600;
+    if (!host.price) run.without_price.push_back(host.name);
   }
-  return cost;
+  if (!run.cost) run.without_price.clear();
 }
 
 double shipping_rate(const plan::Plan& plan) {
@@ -103,18 +132,15 @@ RunForecast forecast_run(const plan::Plan& plan) {
     run.evaluation_seconds = static_cast<double>(run.evaluations) * seconds_of_evaluation(plan);
   }
   run.sent_bytes = sent_bytes(plan, first);
-  const auto gpus = std::ranges::count_if(plan.processes, [&plan](const auto& process) {
-    return plan::computes_on_gpus(plan, process.host_index);
-  });
   const double seconds = run.steps_seconds + run.evaluation_seconds;
-  run.gpu_seconds = static_cast<double>(gpus) * seconds;
+  run.gpu_seconds = static_cast<double>(used_gpus(plan)) * seconds;
   run.checkpoints = checkpoints_of(plan);
   for (const plan::Plan::Process& process : plan.processes) {
     run.checkpoint_bytes += process.saved_bytes;
   }
   run.shipped_bytes = shipped_bytes(plan);
   run.shipping_seconds = static_cast<double>(run.shipped_bytes) / shipping_rate(plan);
-  run.cost = cost_of(plan, seconds + run.shipping_seconds);
+  add_cost(plan, seconds + run.shipping_seconds, run);
   return run;
 }
 
@@ -130,6 +156,7 @@ nlohmann::json to_json(const RunForecast& run, const plan::Plan& plan) {
       {"gpu_hours", run.gpu_seconds / 3600},          {"shipped_bytes", run.shipped_bytes},
       {"shipping_seconds", run.shipping_seconds}};
   if (run.cost) json["cost"] = *run.cost;
+  if (!run.without_price.empty()) json["hosts_without_price"] = run.without_price;
   return json;
 }
 

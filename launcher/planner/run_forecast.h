@@ -14,9 +14,10 @@ struct RunForecast {
   std::int64_t checkpoint_bytes = 0;  // of each, on all hosts
   // By host: bytes that its processes send to other hosts in all steps.
   std::vector<std::int64_t> sent_bytes;
-  double gpu_seconds = 0;  // processes on GPUs, times the seconds of the run
+  double gpu_seconds = 0;  // GPUs in use, times the seconds of the run
   // Of the hosts that state their price; absent: none does.
   std::optional<double> cost = std::nullopt;
+  std::vector<std::string> without_price = {};  // hosts in use that `cost` leaves out
   // Weights that hosts get from the launcher at most, each matrix once: hosts pass on what several
   // of them need. 0: they begin with random ones, or the hosts are this machine.
   std::int64_t shipped_bytes = 0;

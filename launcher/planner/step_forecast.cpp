@@ -53,8 +53,32 @@ schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
   return cost;
 }
 
+UpdatePeers update_peers(std::span<const std::size_t> hosts, std::int64_t stages,
+                         std::size_t process) {
+  UpdatePeers peers{.all = 0, .of_stage = 0};
+  const auto count = static_cast<std::size_t>(stages);
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (hosts[i] != hosts[process]) continue;
+    ++peers.all;
+    peers.of_stage += i % count == process % count ? 1 : 0;
+  }
+  return peers;
+}
+
+UpdatePeers update_peers(const plan::Plan& plan, net::ProcessName process) {
+  const std::size_t host = plan.process(process).host_index;
+  UpdatePeers peers{.all = 0, .of_stage = 0};
+  for (const plan::Plan::Process& one : plan.processes) {
+    if (one.host_index != host) continue;
+    ++peers.all;
+    peers.of_stage += one.name.stage == process.stage ? 1 : 0;
+  }
+  return peers;
+}
+
 double update_seconds(const plan::Plan& plan, std::size_t host,
-                      const models::ModelDescription& model, const models::LayerRange& layers) {
+                      const models::ModelDescription& model, const models::LayerRange& layers,
+                      const UpdatePeers& peers) {
   std::int64_t trained = 0;
   for (int i = layers.first; i <= layers.last; ++i) {
     trained += model.layers[static_cast<std::size_t>(i)].trained;
@@ -68,16 +92,18 @@ double update_seconds(const plan::Plan& plan, std::size_t host,
   const double gradient = count * kGradientBytes / rate;
   const recipe::Recipe::Train& train = plan.recipe.train;
   const bool on_gpu = plan::computes_on_gpus(plan, host);
-  const double disk = disk_seconds(trained * state_bytes(plan.recipe, on_gpu).on_disk);
+  const double own = plan.recipe.sync.share_state ? 1 / static_cast<double>(peers.of_stage) : 1;
+  const double disk = own * static_cast<double>(peers.all) *
+                      disk_seconds(trained * state_bytes(plan.recipe, on_gpu).on_disk);
   if (train.offload != recipe::Offload::none && on_gpu) {
     const OffloadSeconds offload = offload_seconds(plan.recipe, trained);
     return gradient + std::max(offload.update + disk, offload.transfer);
   }
-  double seconds = gradient + count * kUpdateBytes / rate + disk;
+  double seconds = gradient + own * count * kUpdateBytes / rate + disk;
   if (train.optimizer != recipe::OptimizerKind::muon) return seconds;
   const plan::ComputeSpeed speed = plan::compute_speed(plan, host, threads_of(plan.recipe, 1));
   for (const models::TensorShape& matrix : stages::muon_matrices(model, layers)) {
-    seconds += stages::muon_flops(matrix.shape) / speed.flops_per_second;
+    seconds += own * stages::muon_flops(matrix.shape) / speed.flops_per_second;
   }
   return seconds;
 }

@@ -13,9 +13,20 @@ schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 const plan::ComputeSpeed& speed);
 
+// The processes of a host, which make their updates at the same time.
+struct UpdatePeers {
+  std::int64_t all = 1;       // they share the disk
+  std::int64_t of_stage = 1;  // with sync.share_state each updates its part
+};
+// `hosts`: of all processes, by replica and then by stage. `process` is one of them.
+UpdatePeers update_peers(std::span<const std::size_t> hosts, std::int64_t stages,
+                         std::size_t process);
+UpdatePeers update_peers(const plan::Plan& plan, net::ProcessName process);
+
 // Seconds of an optimizer's update of what these layers train, on a host.
 double update_seconds(const plan::Plan& plan, std::size_t host,
-                      const models::ModelDescription& model, const models::LayerRange& layers);
+                      const models::ModelDescription& model, const models::LayerRange& layers,
+                      const UpdatePeers& peers = {});
 
 // Parameters of a stage that Muon updates.
 std::int64_t muon_parameters(const plan::Plan& plan, const models::ModelDescription& model,

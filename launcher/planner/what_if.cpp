@@ -6,6 +6,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/speeds.h"
 
 namespace strait::planner {
 namespace {
@@ -38,6 +39,22 @@ std::string rate_text(const std::string& written) {
   return text;
 }
 
+// One way between hosts whose link is not measured.
+double unmeasured_seconds(const recipe::Recipe& recipe, const std::string& from,
+                          const std::string& to) {
+  plan::Plan two;
+  two.recipe = recipe;
+  two.hosts = {{.name = from}, {.name = to}};
+  return plan::path_speed(two, 0, 1).seconds;
+}
+
+// No link is wider than the lines of its hosts, so these are at least as wide.
+void widen_lines(recipe::RecipeHost& host, double megabits) {
+  for (std::optional<double>* const line : {&host.uplink_megabits, &host.downlink_megabits}) {
+    if (*line) *line = std::max(**line, megabits);
+  }
+}
+
 void set_link(const std::vector<std::string>& words, const std::string& sentence,
               recipe::Recipe& recipe, recipe::LinkTable& speeds) {
   const std::string from = listed_host(recipe.hosts.list, words[1], sentence)->name;
@@ -51,12 +68,15 @@ void set_link(const std::vector<std::string>& words, const std::string& sentence
   if (has_delay && !recipe::find_recipe_key("hosts.simulate.delay")->set(words[4], scratch)) {
     refuse_what_if(sentence, fmt::format("{} is no delay, as \"20ms\" is", words[4]));
   }
+  const auto bits = static_cast<double>(scratch.hosts.simulate.bits_per_second);
   for (const auto& [one, other] : {std::pair(from, to), {to, from}}) {
+    widen_lines(*listed_host(recipe.hosts.list, one, sentence), bits / 1e6);
     const recipe::MeasuredLink* known = speeds.link(one, other);
     recipe::MeasuredLink link = known == nullptr ? recipe::MeasuredLink() : *known;
     link.from = one;
     link.to = other;
-    link.bits_per_second = static_cast<double>(scratch.hosts.simulate.bits_per_second);
+    if (known == nullptr) link.seconds = unmeasured_seconds(recipe, one, other);
+    link.bits_per_second = bits;
     link.flows_bits_per_second = 0;
     if (has_delay) {
       link.seconds = std::chrono::duration<double>(scratch.hosts.simulate.delay).count();

@@ -64,6 +64,18 @@ std::string thread_objection(const Plan& plan, std::size_t host) {
                      cores == 1 ? "core" : "cores");
 }
 
+// ", or set train.moments to fewer bits, or train.offload = "disk"": what of it is left to do.
+std::string smaller_state(const recipe::Recipe::Train& train) {
+  std::string advice;
+  if (train.moments != recipe::Moments::int8) {
+    advice += ", or set train.moments to fewer bits";
+  }
+  if (train.offload != recipe::Offload::disk && train.optimizer != recipe::OptimizerKind::muon) {
+    advice += ", or set train.offload = \"disk\"";
+  }
+  return advice;
+}
+
 }  // namespace
 
 std::int64_t gpu_memory_needed(const Plan& plan, std::size_t host, std::size_t gpu) {
@@ -156,11 +168,8 @@ void check_host_memory(const Plan& plan) {
           offloaded == 0
               ? ""
               : fmt::format(", {} of it for its off-loaded optimizer", base::byte_text(offloaded));
-      throw base::UserError(
-          base::ExitCode::out_of_memory,
-          "{}{}; give it fewer layers, or set train.moments to fewer bits{}", start, part,
-          plan.recipe.train.offload == recipe::Offload::disk ? ""
-                                                             : ", or train.offload = \"disk\"");
+      throw base::UserError(base::ExitCode::out_of_memory, "{}{}; give it fewer layers{}", start,
+                            part, smaller_state(plan.recipe.train));
     }
     throw base::UserError(base::ExitCode::out_of_memory,
                           "{}, {} of it for checkpoints in memory (its own and those of the host "

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "launcher/recipe/recipe.h"
@@ -7,6 +8,11 @@
 namespace strait::recipe {
 
 inline constexpr std::int64_t kLongestRow = 1 << 20;  // tokens of a packed row
+
+// With codec.budget the plan chooses these.
+inline constexpr std::array kChosenByBudget = {"codec.forward",       "codec.forward_bits",
+                                               "codec.first_bits",    "codec.backward",
+                                               "codec.backward_bits", "codec.wire_dtype"};
 
 // A value between the text of a recipe (TOML, JSON) and its field.
 using RecipeValue = nlohmann::json;

@@ -199,6 +199,19 @@ void drop_other_length(const std::vector<PlacedValue>& overrides, std::vector<Pl
   });
 }
 
+// An override of codec.budget replaces codecs and bits of the file, where a run writes what the
+// plan chose; an override of one of these replaces the file's budget.
+void drop_other_codec(const std::vector<PlacedValue>& overrides, std::vector<PlacedValue>& file) {
+  const auto is_chosen = [](const PlacedValue& one) {
+    return std::ranges::find(kChosenByBudget, one.found.key) != kChosenByBudget.end();
+  };
+  const auto is_budget = [](const PlacedValue& one) { return one.found.key == "codec.budget"; };
+  const bool chosen = std::ranges::any_of(overrides, is_chosen);
+  const bool budget = std::ranges::any_of(overrides, is_budget);
+  if (budget && !chosen) std::erase_if(file, is_chosen);
+  if (chosen && !budget) std::erase_if(file, is_budget);
+}
+
 // A layout that "auto" chose is of its stages: with other stages or replicas as an override its
 // hosts and ranges of layers go.
 void drop_former_layout(const std::vector<PlacedValue>& overrides, std::vector<PlacedValue>& file) {
@@ -311,6 +324,7 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
   drop_unread_sync_keys(overriding, placed);
   drop_former_layout(overriding, placed);
   drop_other_length(overriding, placed);
+  drop_other_codec(overriding, placed);
   drop_hosts_of_other_backends(overriding, placed);
   take_hostfile(overriding, placed);
   std::ranges::move(overriding, std::back_inserter(placed));

@@ -48,9 +48,9 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
   if (recipe.train.optimizer == OptimizerKind::muon &&
       (recipe.train.offload != Offload::none || recipe.train.choose_offload)) {
     mistakes.push_back(fmt::format(
-        "train.offload and train.optimizer = \"muon\" are both set ({}), but Muon multiplies "
-        "matrices, for which a CPU would take minutes, so its state stays with them; leave one of "
-        "them out",
+        "train.offload and train.optimizer = \"muon\" are both set ({}), but only AdamW's state is "
+        "off-loaded: the CPU of a GPU would take minutes for Muon's products; leave one of them "
+        "out",
         at({"train.offload", "train.optimizer"})));
   }
   if (data.overlap >= data.row) {
@@ -160,8 +160,7 @@ void check_preference(const Recipe& recipe, const Origins& origins, const Origin
 // Bits are read by codecs that quantise only, and without a codec values are sent raw.
 void check_codecs(const Recipe::Codec& codec, const Origins& origins, const OriginsOf& at,
                   Mistakes& mistakes) {
-  for (const std::string key : {"codec.forward", "codec.forward_bits", "codec.first_bits",
-                                "codec.backward", "codec.backward_bits", "codec.wire_dtype"}) {
+  for (const std::string key : kChosenByBudget) {
     if (codec.budget == 0 || !origins.contains(key)) continue;
     mistakes.push_back(fmt::format(
         "{} is set ({}), but with codec.budget the plan chooses codecs and bits; leave one out",

@@ -9,6 +9,8 @@ namespace {
 
 // What training reaches of a GPU's published figure. Assumed: what large models are reported with.
 constexpr double kReached = 0.45;
+// What all cores of a large CPU reach: a host that states more computes on a GPU.
+constexpr double kMostFlopsOfCpu = 5e12;
 
 // As the recipe lists it. Null: it lists no hosts.
 const recipe::RecipeHost* listed(const Plan& plan, std::size_t host) {
@@ -20,6 +22,16 @@ const recipe::RecipeHost* listed(const Plan& plan, std::size_t host) {
 }
 
 double bytes_of_megabits(double megabits) { return megabits * 1e6 / 8; }
+
+// By what the recipe says of this host alone.
+StatedLine own_line(const Plan& plan, std::size_t host) {
+  StatedLine line;
+  const recipe::RecipeHost* const own = listed(plan, host);
+  if (own == nullptr) return line;
+  if (own->uplink_megabits) line.up = line.down = bytes_of_megabits(*own->uplink_megabits);
+  if (own->downlink_megabits) line.down = bytes_of_megabits(*own->downlink_megabits);
+  return line;
+}
 
 // Links are shaped one by one, so they share no line.
 PathSpeed simulated_speed(const net::PathConditions& simulated) {
@@ -38,6 +50,14 @@ double assumed_gpu_flops(const Plan& plan, std::size_t host) {
   return dtype == recipe::Dtype::bfloat16 ? kAssumedFlopsOfGpu : kAssumedFlopsOfGpuInFloat32;
 }
 
+// Whether the host's memory is a GPU's, also where only its stated speed says so.
+bool has_memory_of_gpu(const Plan& plan, std::size_t host) {
+  if (computes_on_gpus(plan, host)) return true;
+  if (plan.hosts.at(host).gpus || plan.recipe.model.device == recipe::Device::cpu) return false;
+  const recipe::RecipeHost* const own = listed(plan, host);
+  return own != nullptr && own->tflops && *own->tflops * 1e12 > kMostFlopsOfCpu;
+}
+
 }  // namespace
 
 double published_flops(std::string_view device, recipe::Dtype dtype) {
@@ -48,13 +68,10 @@ double published_flops(std::string_view device, recipe::Dtype dtype) {
 }
 
 StatedLine stated_line(const Plan& plan, std::size_t host) {
-  StatedLine line;
-  if (const auto& all = plan.recipe.hosts.link_megabits) line.up = bytes_of_megabits(*all);
-  line.down = line.up;
-  const recipe::RecipeHost* const own = listed(plan, host);
-  if (own == nullptr) return line;
-  if (own->uplink_megabits) line.up = line.down = bytes_of_megabits(*own->uplink_megabits);
-  if (own->downlink_megabits) line.down = bytes_of_megabits(*own->downlink_megabits);
+  StatedLine line = own_line(plan, host);
+  const auto& all = plan.recipe.hosts.link_megabits;
+  if (!line.up && all) line.up = bytes_of_megabits(*all);
+  if (!line.down && all) line.down = bytes_of_megabits(*all);
   return line;
 }
 
@@ -70,8 +87,12 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
       plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
   // On one machine a stated line is that of each process; of several hosts, none is inside a host.
   const bool inside = from == to && plan.hosts.size() > 1;
-  const StatedLine sends = inside ? StatedLine() : stated_line(plan, from);
-  const StatedLine receives = inside ? StatedLine() : stated_line(plan, to);
+  const auto line = [&](std::size_t host) {
+    if (inside) return StatedLine();
+    return link != nullptr ? own_line(plan, host) : stated_line(plan, host);
+  };
+  const StatedLine sends = line(from);
+  const StatedLine receives = line(to);
   if (link != nullptr) {
     // One thread encrypts everything that a process sends, so a wider path does not help.
     const auto reached = [](double bits) { return std::min(bits / 8, kLoopbackBytesPerSecond); };
@@ -179,7 +200,7 @@ double copy_speed(const Plan& plan, std::size_t host) {
   const recipe::MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
   const bool measured = known != nullptr && known->memory_bytes_per_second > 0;
   const double assumed =
-      computes_on_gpus(plan, host) ? kAssumedMemoryOfGpu : kAssumedMemoryBytesPerSecond;
+      has_memory_of_gpu(plan, host) ? kAssumedMemoryOfGpu : kAssumedMemoryBytesPerSecond;
   const double both = measured ? known->memory_bytes_per_second : assumed;
   return both / 2;  // a copy reads and writes each byte
 }

@@ -23,6 +23,20 @@ TEST(PlacementCost, OneMicroBatchPassesAndTheOthersFollow) {
   EXPECT_EQ(cost_of(problem, layout).critical, Critical::compute);
 }
 
+// All stages make theirs at the same time, after the last micro-batch.
+TEST(PlacementCost, StepEndsWithTheLongestUpdate) {
+  Problem problem = uniform(2, 4, 5);
+  const Layout layout{2, 1, {0, 1}, {{0, 1}, {1, 4}}};
+  const double passes = cost_of(problem, layout).seconds;
+  for (Layer& layer : problem.layers) layer.updated = 6;
+  EXPECT_DOUBLE_EQ(cost_of(problem, layout).seconds, passes) << "at once";
+  problem.devices[0].updates_per_second = 1;
+  problem.devices[1].updates_per_second = 2;
+  EXPECT_DOUBLE_EQ(cost_of(problem, layout).seconds, passes + 3 * 6 / 2.0);
+  problem.devices[1].updates_per_second = 9;
+  EXPECT_DOUBLE_EQ(cost_of(problem, layout).seconds, passes + 6);
+}
+
 TEST(PlacementCost, ReplicasExchangeSharesTwice) {
   Problem problem = uniform(2, 1, 2);
   problem.layers[0].sync_bytes = 10;
@@ -74,6 +88,17 @@ TEST(CutLayers, GivesTheFastestStageAllThatThePaceAllows) {
   EXPECT_EQ(cut_layers(sums, stages, 100, 2).front().second, 1);
   // A single micro-batch follows none.
   EXPECT_EQ(cut_layers(sums, stages, 1).front().second, 1);
+}
+
+// In a micro-batch a layer takes 4/3 s on the fast stage, and 2 s on the slow one; 1 s of each is
+// for the update.
+TEST(CutLayers, CountsUpdates) {
+  Problem problem = uniform(2, 12, 100);
+  for (Layer& layer : problem.layers) layer.updated = 100;
+  const std::vector<StageLimits> stages{{3, kUnlimited, 1}, {1, kUnlimited, 1}};
+  EXPECT_EQ(cut_layers(LayerSums(problem), stages, 100).front().second, 7);
+  for (Layer& layer : problem.layers) layer.updated = 0;
+  EXPECT_EQ(cut_layers(LayerSums(problem), stages, 100).front().second, 9);
 }
 
 TEST(CutLayers, HasNoCutForTooManyStages) {

@@ -168,7 +168,7 @@ TEST(PlannedGroup, ThatIsImpossibleIsRefused) {
   }
 }
 
-TEST(PlannedGroup, SharesStateOnlyWhereItSumsInSharedMemory) {
+TEST(PlannedGroup, SharesStateOnlyWhereReplicasSumWithoutLinks) {
   const auto refusal = [](plan::Plan plan) {
     plan.recipe.sync.share_state = true;
     plan_groups(plan, nullptr);
@@ -185,8 +185,12 @@ TEST(PlannedGroup, SharesStateOnlyWhereItSumsInSharedMemory) {
       << "not known yet";
   EXPECT_THAT(refusal(plan_of("diloco", 1, {0, 0}, kNoGpu)), HasSubstr("sync.group"));
   EXPECT_THAT(refusal(plan_of("diloco", 1, {0, 1}, kNoGpu)), HasSubstr("sync.group"));
-  EXPECT_THAT(refusal(with(plan_of("allreduce", 1, {0, 0}, kOneGpu), always)),
-              HasSubstr("stage 0.0 computes on a GPU (host a)"));
+  EXPECT_EQ(refusal(with(plan_of("allreduce", 1, {0, 0}, kOneGpu), always)), kNothing);
+  EXPECT_EQ(refusal(plan_of("diloco", 1, {0, 0, 1, 1}, kOneGpu)), kNothing);
+  plan::Plan offloaded = with(plan_of("allreduce", 1, {0, 0}, kOneGpu), always);
+  offloaded.recipe.train.offload = recipe::Offload::optimizer;
+  EXPECT_THAT(refusal(offloaded), AllOf(HasSubstr("stage 0.0 computes on a GPU (host a)"),
+                                        HasSubstr("train.offload is \"optimizer\"")));
 }
 
 TEST(PlannedGroup, IsInThePlanAndItsText) {

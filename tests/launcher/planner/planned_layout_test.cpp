@@ -122,6 +122,23 @@ TEST_F(PlannedLayout, LeavesOutAHostThatWouldOnlyDelay) {
   EXPECT_THAT(plan_text(plan), HasSubstr("left out, because a step takes no longer without: c"));
 }
 
+TEST_F(PlannedLayout, StatedLayoutDoesNotSayWhatItsIdleHostsAreWorth) {
+  const std::string text = plan_text(planned(hosts_with(0.02, 0.001, 0.02), "stages = 2"));
+  EXPECT_THAT(text, AllOf(HasSubstr("not used: c"), Not(HasSubstr("left out, because"))));
+}
+
+// Compute takes a tenth of what the memory of these hosts takes for the update of all layers.
+TEST_F(PlannedLayout, CountsTheUpdatesOfStages) {
+  ScratchDirectory::write(folder_ / "links.csv",
+                          "from,to,mbit_per_s,ms\na,b,10000,0\na,c,10000,0\nb,c,10000,0\n");
+  const std::string hosts = hosts_with(100, 50, 25);
+  const plan::Plan chosen = planned(hosts, kPipelineOnly);
+  for (const char* stated : {"stages = 1", "stages = 2", "stages = 3"}) {
+    EXPECT_LE(seconds_of(chosen), 1.03 * planned(hosts, stated).step_seconds) << stated;
+  }
+  EXPECT_GT(chosen.processes.size(), 1U);
+}
+
 TEST_F(PlannedLayout, TakesOneHostWhereLinksAreTooSlow) {
   ScratchDirectory::write(folder_ / "links.csv",
                           "from,to,mbit_per_s,ms\na,b,1,5\na,c,1,5\nb,c,1,5\n");
@@ -353,6 +370,21 @@ TEST_F(PlannedLayout, LoadNamesWhatTakesLongest) {
             "the link from b to c");
   std::istringstream text(load_text(plan));
   for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 80U) << line;
+}
+
+TEST_F(PlannedLayout, OneHostAloneMakesItsUpdateToo) {
+  const std::string hosts = hosts_with(20, 20, 20);
+  const double alone = planned(hosts, "stages = 1").step_seconds;
+  EXPECT_NEAR(load_of(planned(hosts, "stages = 2")).alone_seconds, alone, 0.15 * alone);
+}
+
+TEST_F(PlannedLayout, FileOfLinksWithOtherNamesIsNamed) {
+  const auto notes = [&](const std::string& hosts) {
+    return make_plan(recipe(hosts, "stages = 2")).train.notes;
+  };
+  EXPECT_THAT(notes(R"(["a", "d"])"),
+              Contains(HasSubstr("links.csv says nothing of d, but has b, which is not in")));
+  EXPECT_THAT(notes(R"(["a", "b"])"), Not(Contains(HasSubstr("says nothing of")))) << "or all";
 }
 
 TEST_F(PlannedLayout, PartsOfAStepAreThoseOfItsProcessesAndLinks) {

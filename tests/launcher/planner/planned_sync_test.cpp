@@ -388,6 +388,8 @@ TEST(PlannedSync, ForecastOfAllStepsContainsSync) {
   EXPECT_GT(seconds, 100 * (1 + 4 * 0.1) + 10);
   EXPECT_THAT(forecast_text(plan),
               testing::HasSubstr("; " + forecast_seconds(plan, seconds) + " in all"));
+  EXPECT_THAT(forecast_text(plan),
+              testing::HasSubstr(forecast_seconds(plan, taken(plan).step_seconds) + " a step"));
 }
 
 // Three replicas, of which one is far: by hand, in a sum of b bytes each sends b/3 to every other
@@ -421,8 +423,21 @@ TEST(PlannedSync, ComparesWithBytesOfTrainedParameters) {
   const std::uint64_t adapters = values(models::describe(planned_model(plan)));
   EXPECT_LT(5 * adapters, values(wide()));
   EXPECT_EQ(bfloat16_sync_bytes(plan, last), 2 * adapters);
+  for (plan::Plan::Process& process : plan.processes) process.group = 0;
+  EXPECT_EQ(bfloat16_sync_bytes(plan, last), 0U) << "they sum in shared memory";
   plan.recipe.pipeline.replicas = 1;
   EXPECT_EQ(bfloat16_sync_bytes(plan, last), 0U);
+}
+
+TEST(PlannedSync, ComparesWithBytesThatLeadersOfGroupsWouldSend) {
+  plan::Plan plan = plan_of(1, 4, "allreduce");
+  plan.model_config = kWide;
+  const auto values =
+      static_cast<std::uint64_t>(stages::stage_layout(wide(), plan.process({0, 0}).chunks).size());
+  for (plan::Plan::Process& process : plan.processes) process.group = process.name.replica / 2 * 2;
+  EXPECT_EQ(bfloat16_sync_bytes(plan, {0, 0}), 2 * values);
+  EXPECT_EQ(bfloat16_sync_bytes(plan, {0, 1}), 0U);
+  EXPECT_EQ(bfloat16_sync_bytes(plan, {0, 2}), 2 * values);
 }
 
 TEST(PlannedSync, LongerLatencyNeverMakesMethodFaster) {

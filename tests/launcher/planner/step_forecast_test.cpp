@@ -132,6 +132,8 @@ TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
   EXPECT_TRUE(plan::path_speed(plan, 0, 1).measured);
   EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, plan::kMemoryLinkBytesPerSecond)
       << "what stays in a host is not on its line";
+  plan.speeds.links = {{"a", "b", 8e8, 0, 0}};
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e8) << "stated for other links";
   plan.recipe.hosts.link_megabits.reset();
   plan.speeds.links = {{"a", "b", 100e9, 0, 0}};
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kLoopbackBytesPerSecond)
@@ -211,6 +213,19 @@ TEST(Speeds, AGpuIsNeverAThread) {
   EXPECT_LT(plan::compute_speed(plan, 0, 1).flops_per_second, 4e12) << "it has no bfloat16";
   plan.recipe.model.device = recipe::Device::cpu;
   EXPECT_EQ(plan::compute_speed(plan, 0, 1).flops_per_second, plan::kAssumedFlopsPerThread);
+}
+
+// "tflops" alone says it, too.
+TEST(Speeds, AGpuHasTheMemoryOfOne) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.recipe.hosts.list = {{.name = "a", .tflops = 30}, {.name = "b", .tflops = 2}};
+  EXPECT_EQ(plan::copy_speed(plan, 0), plan::kAssumedMemoryOfGpu / 2);
+  EXPECT_EQ(plan::copy_speed(plan, 1), plan::kAssumedMemoryBytesPerSecond / 2);
+  plan.hosts[0].gpus.emplace();
+  EXPECT_EQ(plan::copy_speed(plan, 0), plan::kAssumedMemoryBytesPerSecond / 2) << "it has none";
+  plan.hosts[0].gpus.reset();
+  plan.recipe.model.device = recipe::Device::cpu;
+  EXPECT_EQ(plan::copy_speed(plan, 0), plan::kAssumedMemoryBytesPerSecond / 2);
 }
 
 TEST(StepForecast, CountsTheUpdateOfTheSlowestStage) {
@@ -346,6 +361,26 @@ TEST(StepForecast, CountsTheLongerOfOffloadedUpdateAndTransfers) {
                    seconds.update + 16 * trained / plan::kAssumedMemoryOfGpu);
 }
 
+// Two stages on host 0, two replicas.
+TEST(StepForecast, ProcessesOfAHostShareItsDiskAndReplicasOfAStageTheirState) {
+  const std::vector<std::size_t> hosts = {0, 1, 0, 0};
+  const UpdatePeers peers = update_peers(hosts, 2, 0);
+  EXPECT_EQ(peers.all, 3);
+  EXPECT_EQ(peers.of_stage, 2);
+  EXPECT_EQ(update_peers(hosts, 2, 3).of_stage, 1);
+  plan::Plan plan = plan_over_two_hosts();
+  const models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
+  const auto trained = static_cast<double>(model.layers[1].trained);
+  const double gradient = 16 * trained / plan::kAssumedMemoryBytesPerSecond;
+  const double update = 28 * trained / plan::kAssumedMemoryBytesPerSecond;
+  const double disk = 16 * trained / plan::kAssumedDiskBytesPerSecond;
+  plan.recipe.train.offload = recipe::Offload::disk;
+  EXPECT_DOUBLE_EQ(update_seconds(plan, 0, model, {1, 1}, peers), gradient + update + 3 * disk);
+  plan.recipe.sync.share_state = true;
+  EXPECT_DOUBLE_EQ(update_seconds(plan, 0, model, {1, 1}, peers),
+                   gradient + update / 2 + 1.5 * disk);
+}
+
 TEST(StepForecast, CountsWhatAnUpdateReadsFromDiskAndWritesThere) {
   plan::Plan plan = plan_over_two_hosts();
   plan.recipe.train.offload = recipe::Offload::disk;
@@ -398,8 +433,10 @@ TEST(RunForecast, CountsEvaluationsLinesWeightsAndMoney) {
   plan.recipe.checkpoint.every = 40;
   run = forecast_run(plan);
   EXPECT_EQ(run.evaluations, 4) << "after 30, 60, 90 and 100 steps";
-  EXPECT_DOUBLE_EQ(run.evaluation_seconds, 4 * 2 * 3.0 / (1 + plan::kAssumedBackwardCost));
+  EXPECT_NEAR(run.evaluation_seconds, 4 * 2 * 3.0 / (1 + plan::kAssumedBackwardCost), 0.01);
   EXPECT_EQ(run.checkpoints, 3);
+  plan.recipe.checkpoint.every = 0;
+  EXPECT_EQ(forecast_run(plan).checkpoints, 1) << "at the end";
   plan.recipe.hosts.backend = recipe::BackendKind::ssh;
   plan.recipe.hosts.list = {
       {.name = "a", .price = 1.0}, {.name = "b", .price = 0.5}, {.name = "c"}};
@@ -412,13 +449,44 @@ TEST(RunForecast, CountsEvaluationsLinesWeightsAndMoney) {
   EXPECT_DOUBLE_EQ(run.shipping_seconds, 1280);
   EXPECT_DOUBLE_EQ(run.gpu_seconds, run.steps_seconds + run.evaluation_seconds);
   EXPECT_DOUBLE_EQ(*run.cost, 1.5 * (run.gpu_seconds + 1280) / 3600);
+  EXPECT_THAT(forecast_text(plan), Not(HasSubstr(" without ")));
+  plan.recipe.hosts.list[0].price.reset();
+  EXPECT_EQ(forecast_run(plan).without_price, std::vector<std::string>{"a"});
   const std::string text = forecast_text(plan);
+  EXPECT_THAT(text, HasSubstr(" without a"));
   EXPECT_THAT(text, HasSubstr("get them within 21 min (hosts.ship_megabits)"));
   EXPECT_THAT(text, HasSubstr("a sends most"));
   EXPECT_THAT(text, HasSubstr("of it for 4 evaluations"));
   EXPECT_THAT(text, HasSubstr("in the first epoch (10 steps)"));
   plan.steps = 10;
   EXPECT_THAT(forecast_text(plan), Not(HasSubstr("first epoch"))) << "it has no other";
+}
+
+TEST(RunForecast, EvaluationsMakeNoUpdate) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.steps = 1;
+  plan.eval = plan::Plan::Data{};
+  plan.eval_micro_batches = 10;  // as many as a step has
+  const models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
+  const double update =
+      std::max(update_seconds(plan, 0, model, {0, 2}), update_seconds(plan, 1, model, {3, 5}));
+  plan.step_seconds = plan.first_epoch_step_seconds = update + 0.003;
+  EXPECT_NEAR(forecast_run(plan).evaluation_seconds, 0.003 / (1 + plan::kAssumedBackwardCost),
+              1e-9);
+}
+
+TEST(RunForecast, CountsEachGpuOnce) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.steps = 100;
+  plan.step_seconds = 1;
+  plan.processes[1].host_index = 0;
+  plan.hosts[0].gpus = {80'000'000'000};
+  EXPECT_DOUBLE_EQ(forecast_run(plan).gpu_seconds, 100) << "which both stages share";
+  plan.hosts[0].gpus = {80'000'000'000, 80'000'000'000, 80'000'000'000};
+  EXPECT_DOUBLE_EQ(forecast_run(plan).gpu_seconds, 200);
+  plan.hosts[0].gpus.reset();
+  plan.recipe.model.device = recipe::Device::cuda;
+  EXPECT_DOUBLE_EQ(forecast_run(plan).gpu_seconds, 200) << "one each, if they are not known";
 }
 
 TEST(Speeds, ScalesMeasuredSpeedByThreads) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/planner/plan_maker.h"
+#include "launcher/recipe/speeds.h"
 #include "tests/launcher/user_error.h"
 
 namespace strait::planner {
@@ -32,6 +33,33 @@ TEST(WhatIf, LinkGetsARateInBothDirections) {
   one.apply("link b a 2Gbit/s 20ms");
   EXPECT_EQ(one.speeds.link("a", "b")->bits_per_second, 2e9);
   EXPECT_EQ(one.speeds.link("a", "b")->seconds, 0.02);
+}
+
+TEST(WhatIf, LinkThatIsNotMeasuredKeepsTheLatencyThatIsAssumed) {
+  Case one;
+  one.speeds.links = {};
+  one.apply("link a b 1Gbit/s");
+  EXPECT_EQ(one.speeds.link("b", "a")->seconds, plan::kAssumedLineSeconds);
+  one.speeds.links = {};
+  one.recipe.hosts.link_megabits = 100;
+  one.apply("link a b 1Gbit/s");
+  EXPECT_EQ(one.speeds.link("a", "b")->seconds, 0) << "a stated line has none";
+}
+
+TEST(WhatIf, LinkIsNotHeldBackByStatedLines) {
+  Case one;
+  one.speeds.links = {};
+  one.recipe.hosts.link_megabits = 100;
+  one.recipe.hosts.list[0].uplink_megabits = 20;
+  one.recipe.hosts.list[1].downlink_megabits = 5000;
+  one.apply("link a b 1Gbit/s");
+  plan::Plan plan;
+  plan.recipe = one.recipe;
+  plan.speeds = one.speeds;
+  plan.hosts = {{.name = "a"}, {.name = "b"}};
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e9 / 8);
+  EXPECT_EQ(plan::path_speed(plan, 1, 0).bytes_per_second, 1e9 / 8);
+  EXPECT_EQ(one.recipe.hosts.list[1].downlink_megabits, 5000) << "wide enough";
 }
 
 TEST(WhatIf, HostIsGone) {

@@ -513,6 +513,20 @@ TEST(RecipeReader, DropsSettingsOfFormerSyncMethodWhenOverridden) {
               HasSubstr("nothing to synchronise"));
 }
 
+TEST(RecipeReader, AnotherBudgetReplacesTheCodecThatARunChoseAndTheOtherWayRound) {
+  const std::string chosen = std::string(kLeast) +
+                             "[codec]\nforward = \"transform\"\nforward_bits = 4\nfirst_bits = 7\n"
+                             "backward = \"fixed\"\nbackward_bits = 5\ncache = \"1GiB\"\n";
+  const Recipe::Codec codec = parse(chosen, {"codec.budget=0.01 %"}).codec;
+  EXPECT_EQ(codec.budget, 0.01);
+  EXPECT_EQ(codec.forward, "raw");
+  EXPECT_EQ(codec.cache, std::int64_t{1} << 30) << "of no choice, so it stays";
+  const std::string budget = std::string(kLeast) + "[codec]\nbudget = \"0.1 %\"\n";
+  EXPECT_EQ(parse(budget, {"codec.forward=fixed"}).codec.budget, 0);
+  EXPECT_THAT(mistake(budget, {"codec.budget=1 %", "codec.forward=fixed"}),
+              HasSubstr("with codec.budget the plan chooses codecs and bits"));
+}
+
 TEST(RecipeReader, KeepsSettingsWhereTheDefaultSyncMethodIsNamed) {
   const std::string file =
       std::string(kLeast) +
