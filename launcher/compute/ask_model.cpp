@@ -9,7 +9,6 @@
 #include "launcher/base/machine.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/compute/generation.h"
 #include "launcher/compute/loaded_run.h"
 #include "launcher/hosts/agent_starter.h"
@@ -29,6 +28,9 @@ bool weights_are_here(const std::filesystem::path& run) {
 }
 
 constexpr double kShare = 0.8;  // the rest is for keys, values and what a layer computes
+// What libraries keep from the first pass on: kernels that they write, buffers of threads. Measured
+// 15 to 18 MB on a CPU.
+constexpr std::int64_t kLibraries = 32 << 20;
 
 std::int64_t weight_bytes(const RunCheckpoint& source) {
   std::int64_t bytes = 0;
@@ -39,7 +41,8 @@ std::int64_t weight_bytes(const RunCheckpoint& source) {
 }
 
 std::int64_t memory_for_weights(std::int64_t available) {
-  return static_cast<std::int64_t>(kShare * static_cast<double>(available));
+  const auto share = static_cast<std::int64_t>(kShare * static_cast<double>(available));
+  return std::max<std::int64_t>(0, std::min(share, available - kLibraries));
 }
 
 bool fits(const RunCheckpoint& source, std::int64_t available) {
@@ -117,7 +120,14 @@ base::ExitCode ask_hosts(const std::filesystem::path& path, const RunCheckpoint&
   options.observers = {&observer};
   options.rendezvous = rendezvous.get();
   options.inference = &client;
-  const run::Outcome outcome = run::launch_inference(directory, run, options);
+  run::Outcome outcome;
+  try {
+    outcome = run::launch_inference(directory, run, options);
+  } catch (const base::UserError& failure) {
+    // Hosts that have joined would wait for another launcher.
+    if (rendezvous) rendezvous->end(failure.code(), failure.what());
+    throw;
+  }
   if (rendezvous) rendezvous->end(outcome.code, outcome.cause);
   if (outcome.code != base::ExitCode::done) std::cerr << "strait: " << outcome.cause << '\n';
   if (outcome.code == base::ExitCode::done && !client.finished())

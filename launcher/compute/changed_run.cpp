@@ -71,6 +71,19 @@ std::vector<std::string> change_notes(const plan::Plan& before, const plan::Plan
   return notes;
 }
 
+// The keys that a plan fills in, or whose values it replaces by others of the same meaning.
+std::vector<std::string_view> planned_keys(const recipe::Recipe& given) {
+  std::vector<std::string_view> begins = {"model.weights"};
+  const recipe::Recipe::Pipeline& pipeline = given.pipeline;
+  if (pipeline.choose_stages || pipeline.choose_replicas) begins.emplace_back("pipeline.");
+  if (given.codec.forward == "auto" || given.codec.backward == "auto")
+    begins.emplace_back("codec.");
+  if (!given.model.adapter.empty()) begins.emplace_back("model.lora");
+  return begins;
+}
+
+bool leaves_open(const recipe::RecipeValue& value) { return value.is_null() || value == "auto"; }
+
 }  // namespace
 
 recipe::Recipe overridden(const recipe::Recipe& recipe, const std::filesystem::path& file,
@@ -100,6 +113,25 @@ std::string edited_recipe_note(const std::filesystem::path& run, const recipe::R
   return fmt::format(
       "{} was edited since it was written ({}); resume ignores it: use --set KEY=VALUE",
       file.string(), what);
+}
+
+std::string ignored_recipe_note(const std::filesystem::path& run, const recipe::Recipe& recipe,
+                                recipe::Recipe given, bool by_engine) {
+  make_paths_absolute(given);
+  std::vector<std::string_view> planned = planned_keys(given);
+  if (by_engine) planned.emplace_back("hosts.");
+  std::vector<std::string_view> names;
+  for (const recipe::RecipeKey* key : cli::changed_keys(recipe, given)) {
+    const std::string_view name = key->name;
+    const bool is_planned = std::ranges::any_of(
+        planned, [name](std::string_view begin) { return name.starts_with(begin); });
+    if (!is_planned && !leaves_open(key->get(given))) names.push_back(name);
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "{} goes on by its own recipe; the one that is given says something else ({}), which is "
+      "ignored: use {} --set KEY=VALUE",
+      run.string(), fmt::join(names, ", "), base::strait_command("resume", run));
 }
 
 ChangedRun changed_run(const run::RunDirectory& directory, const plan::RunFile& run,

@@ -16,6 +16,12 @@ recipe::Recipe overridden(const recipe::Recipe& recipe, const std::filesystem::p
 // goes on: says so. Else empty.
 std::string edited_recipe_note(const std::filesystem::path& run, const recipe::Recipe& recipe);
 
+// Where `given`, the recipe of a `run --resume-if-exists`, says something else than that of the run
+// that goes on: says so. Else empty. What `given` leaves open is no difference, nor are hosts that
+// an engine has named (`by_engine`).
+std::string ignored_recipe_note(const std::filesystem::path& run, const recipe::Recipe& recipe,
+                                recipe::Recipe given, bool by_engine);
+
 struct ChangedRun {
   plan::RunFile run;
   std::vector<std::string> notes;  // for the user: what changes, and which bits that gives up

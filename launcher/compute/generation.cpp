@@ -1,7 +1,6 @@
 #include "launcher/compute/generation.h"
 
 #include "framework/data/data_preparation.h"
-#include "framework/data/tokenizer.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/utf8.h"
@@ -10,11 +9,9 @@
 #include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::compute {
-
 namespace {
 
 constexpr const char* kBytes = "bytes";
-
 // Of a prompt in one pass. Fixed, because it decides the order of sums.
 constexpr std::size_t kChunk = 256;
 // Of prompts in one pass, so that answers that go on do not wait for long.
@@ -58,6 +55,9 @@ class WorkerCoder : public TextCoder {
   std::string decode(std::span<const std::int32_t> prompt,
                      std::span<const std::int32_t> answer) override {
     return worker_.decode(prompt, answer);
+  }
+  std::string decode_all(std::span<const std::int32_t> ids) override {
+    return worker_.decode_all(ids);
   }
   bool is_end(std::int64_t token) const override {
     return std::ranges::find(worker_.ends(), token) != worker_.ends().end();
@@ -185,6 +185,13 @@ std::size_t Generation::add(Prompt prompt, const cli::GenerationOptions& options
   return sequences_.size() - 1;
 }
 
+void Generation::cancel(std::size_t number) {
+  Sequence& sequence = sequences_.at(number);
+  if (sequence.over) return;
+  sequence.cancelled = true;
+  sequence.over = number >= started_;  // else with the answer of its pass
+}
+
 std::int64_t Generation::cached_bytes(const Sequence& sequence) const {
   const auto format =
       in_flight_.cache_bits == 8 ? models::CacheFormat::int8 : models::CacheFormat::float32;
@@ -202,6 +209,13 @@ std::size_t Generation::together() const {
 }
 
 std::vector<run::InferenceRequest> Generation::poll() {
+  // In the order of the prompts, although several are answered at the same time.
+  for (; reported_ < sequences_.size() && sequences_[reported_].over; ++reported_) {
+    Sequence& ended = sequences_[reported_];
+    if (done_ && !ended.cancelled) done_(reported_, ended.completion);
+    ended = Sequence{};
+    ended.over = true;
+  }
   std::vector<run::InferenceRequest> requests;
   for (std::size_t number = 0; number < batches_.size(); ++number) {
     if (batches_[number].in_flight) continue;
@@ -215,11 +229,12 @@ std::optional<run::ExtendBatch> Generation::next(std::size_t number) {
   // Few prompts are spread over all batches, so that every stage has work.
   const std::size_t together = std::min(in_flight_.sequences, sequences_.size());
   const std::size_t room = (together + batches_.size() - 1) / batches_.size();
-  while (batch.running.size() < room && started_ < sequences_.size()) {
+  for (; batch.running.size() < room && started_ < sequences_.size(); ++started_) {
+    if (sequences_[started_].over) continue;  // cancelled
     const std::int64_t more = cached_bytes(sequences_[started_]);
     if (cached_ > 0 && in_flight_.cache_bytes && more > *in_flight_.cache_bytes - cached_) break;
     cached_ += more;
-    batch.running.push_back(started_++);
+    batch.running.push_back(started_);
   }
   run::ExtendBatch pass;
   pass.number = static_cast<std::int64_t>(number);
@@ -274,22 +289,19 @@ std::vector<run::InferenceRequest> Generation::on_answer(const run::InferenceAns
   batch.in_flight = false;
   for (const run::ChosenToken& one : answer.tokens) {
     const auto number = static_cast<std::size_t>(one.sequence);
-    if (!append(number, one)) continue;
-    std::erase(batch.running, number);
-    cached_ -= cached_bytes(sequences_[number]);
-    batch.ended.push_back(one.sequence);
-    if (over_) over_(number, sequences_[number].completion);
+    Sequence& sequence = sequences_[number];
+    if (!sequence.cancelled && append(number, one) && over_) over_(number, sequence.completion);
   }
-  // In the order of the prompts, although several are answered at the same time.
-  for (; reported_ < sequences_.size() && sequences_[reported_].over; ++reported_) {
-    Sequence& ended = sequences_[reported_];
-    if (done_) done_(reported_, ended.completion);
-    ended = Sequence{};
-    ended.over = true;
-  }
-  auto more = next(static_cast<std::size_t>(answer.number));
-  if (!more) return {};
-  return {std::move(*more)};
+  // Also what has more of its prompt to enter may be cancelled.
+  std::erase_if(batch.running, [&](std::size_t number) {
+    Sequence& sequence = sequences_[number];
+    if (!sequence.over && !sequence.cancelled) return false;
+    sequence.over = true;
+    cached_ -= cached_bytes(sequence);
+    batch.ended.push_back(static_cast<std::int64_t>(number));
+    return true;
+  });
+  return Generation::poll();
 }
 
 bool Generation::append(std::size_t number, const run::ChosenToken& chosen) {
@@ -303,8 +315,7 @@ bool Generation::append(std::size_t number, const run::ChosenToken& chosen) {
   } else {
     sequence.answer.push_back(token);
     const auto length = std::ssize(sequence.prompt) + std::ssize(sequence.answer);
-    const bool full = length >= sequence.capacity;
-    if (full) end(sequence, Completion::End::length);
+    if (length >= sequence.capacity) end(sequence, Completion::End::length);
   }
   if (sequence.over || shown_ || !sequence.options.stops.empty()) show(number);
   return sequence.over;

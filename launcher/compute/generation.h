@@ -22,6 +22,8 @@ class TextCoder {
   virtual std::vector<std::int32_t> encode_chat(const data::Record& chat) = 0;
   virtual std::string decode(std::span<const std::int32_t> prompt,
                              std::span<const std::int32_t> answer) = 0;
+  // With control tokens, where they have a text.
+  virtual std::string decode_all(std::span<const std::int32_t> ids) { return decode({}, ids); }
   virtual bool is_end(std::int64_t token) const = 0;
   // The token of this name that decode() leaves out; there may be none.
   virtual std::optional<std::int32_t> control_token(const std::string& name) = 0;
@@ -67,12 +69,9 @@ struct InFlight {
 };
 
 // The tokens of prompts to the texts that follow them. A completion depends on the model, its
-// prompt, the options and its number among the prompts alone: not on the others, nor on what
-// answers.
-//
-// Sequences are in batches. A sequence that has ended leaves its batch, and the next prompt takes
-// its place. Prompts enter by chunks of a fixed length, so that a long one does not hold up the
-// others of its batch.
+// prompt, the options and its number among the prompts alone.
+// Sequences are in batches. One that has ended leaves its batch, and the next prompt takes its
+// place. Prompts enter by chunks of a fixed length, so that a long one holds up no other.
 class Generation : public run::InferenceClient {
  public:
   using Shown = std::function<void(std::size_t prompt, const std::string& more)>;
@@ -82,9 +81,10 @@ class Generation : public run::InferenceClient {
   Generation(std::vector<Prompt> prompts, models::ModelDescription model, TextCoder& coder,
              const cli::GenerationOptions& options, InFlight in_flight);
 
-  // One more prompt; returns its number. UserError: it is empty, fills the model, or has tokens
-  // that the model lacks.
+  // Returns its number. UserError: it is empty, fills the model, or has tokens that it lacks.
   std::size_t add(Prompt prompt, const cli::GenerationOptions& options);
+  // The prompt gets no completion. In progress, it leaves its batch with the answer of its pass.
+  void cancel(std::size_t number);
   // How many of its first prompts are in progress at the same time.
   std::size_t together() const;
 
@@ -110,6 +110,7 @@ class Generation : public run::InferenceClient {
     std::vector<std::int32_t> answer;
     std::size_t shown = 0;  // bytes of the text
     bool over = false;
+    bool cancelled = false;
     Completion completion;
   };
   struct Batch {
@@ -143,8 +144,7 @@ class Generation : public run::InferenceClient {
   Done over_;
 };
 
-// How much of a text that grows is certain: not the begin of a character of several bytes, and not
-// what may become one of `stops`. Pure.
+// How much of a growing text is certain: not a part of a character or of one of `stops`. Pure.
 std::size_t certain_length(const std::string& text, const std::vector<std::string>& stops);
 
 }  // namespace strait::compute

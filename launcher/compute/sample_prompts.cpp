@@ -86,7 +86,8 @@ constexpr std::size_t kLines = 2;  // of them, since the last lines of a run are
 // Answers of chats are long: fewer of them, and their beginnings.
 constexpr std::size_t kChatsShown = 3;
 constexpr std::int64_t kChatTokens = 64;
-constexpr std::size_t kChatColumns = 60;
+// Of a prompt or an answer, which may be a page: the last lines of a run are read at once.
+constexpr std::size_t kSampleColumns = 60;
 
 // Cut to one line of the console.
 std::string on_one_line(std::string text) {
@@ -99,27 +100,28 @@ std::string on_one_line(std::string text) {
 
 std::string shortened(const std::string& text) {
   const std::string line = on_one_line(text);
-  const std::string begin = base::cut_to_columns(line, kChatColumns);
+  const std::string begin = base::cut_to_columns(line, kSampleColumns);
   return begin.size() < line.size() ? begin + "…" : begin;
 }
 
-std::string sample_line(const SamplePrompt& prompt, const std::string& answer, bool same) {
-  if (prompt.chat) return fmt::format("  {}  >  {}", shortened(prompt.text), shortened(answer));
-  return fmt::format("  {}  {} {}", same ? "right" : "wrong", on_one_line(prompt.text),
-                     on_one_line(answer));
-}
-
 }  // namespace
+
+std::string sample_line(const SamplePrompt& prompt, const std::string& answer, bool same) {
+  const std::string asked = shortened(prompt.text);
+  if (prompt.chat) return fmt::format("  {}  >  {}", asked, shortened(answer));
+  return fmt::format("  {}  {} {}", same ? "right" : "wrong", asked, shortened(answer));
+}
 
 std::vector<SamplePrompt> held_out_prompts(const recipe::Recipe& recipe, std::size_t most) {
   const recipe::Recipe::Data& data = recipe.data;
   if (!data.eval.empty())
     return prompts_of(recipe, data::expanded_files(data.eval, true), most,
-                      [](const auto&) { return true; });
+                      [](const data::Record& record) { return !record.undesirable; });
   if (data.hold_out == 0) return {};
   return prompts_of(
       recipe, data::expanded_files(data.train, false), most, [&](const data::Record& record) {
-        return data::is_held_out(record, data.hold_out, static_cast<std::uint64_t>(recipe.seed));
+        return !record.undesirable &&
+               data::is_held_out(record, data.hold_out, static_cast<std::uint64_t>(recipe.seed));
       });
 }
 

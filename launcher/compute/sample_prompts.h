@@ -16,8 +16,9 @@ struct SamplePrompt {
 };
 
 // Of the first records that the run evaluates: those of data.eval, or those that data.hold_out
-// takes from data.train. Records that ask nothing are passed over. Empty: they are in token files.
-// StoreError where a file cannot be read.
+// takes from data.train. Records that ask nothing are passed over, and so are answers with the
+// label false, which no completion should equal. Empty: they are in token files. StoreError where a
+// file cannot be read.
 std::vector<SamplePrompt> held_out_prompts(const recipe::Recipe& recipe, std::size_t most);
 
 // Of the first records that the run trains on.
@@ -29,6 +30,10 @@ std::string prompt_flags(const std::vector<SamplePrompt>& prompts);
 
 // Whether the run trains on chats, by its first record. False where that cannot be read.
 bool trains_on_chats(const recipe::Recipe& recipe);
+
+// A sample as one line: the beginnings of a prompt and of the model's answer. `same`: it is the
+// expected one.
+std::string sample_line(const SamplePrompt& prompt, const std::string& answer, bool same);
 
 // A few prompts of the evaluation data with the trained model's completions and the expected ones.
 // Empty where the data has no prompts, or the model does not fit here. Once `stops` is above 0 no

@@ -94,7 +94,7 @@ class Chat : public Generation {
 
 base::ExitCode perform(const cli::ChatFlags& flags) {
   const plan::RunFile run = load_run(flags.run);
-  const auto coder = make_text_coder(tokenizer_of_run(run, flags.tokenizer));
+  const auto coder = make_text_coder(tokenizer_of_run(run, flags.tokenizer), run.plan.recipe);
   const RunCheckpoint source = find_checkpoint(flags.run, flags.checkpoint);
   cli::warn(source.warning);
   Chat client(models::describe(source.config), *coder, flags.options, flags.cache_bits);

@@ -126,6 +126,12 @@ data::PreparedData evaluation_data(const fs::path& directory, const plan::RunFil
     throw base::UserError(base::ExitCode::bad_input,
                           "the run's recipe has no data.eval; name a file with --data FILE");
   }
+  if (!chosen.empty() && source.extension() == ".safetensors") {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "{} has tokens and needs no tokenizer; leave out --tokenizer, or name a "
+                          "file of records with --data FILE",
+                          source.string());
+  }
   const recipe::Recipe& recipe = run.plan.recipe;
   if (chosen_file.empty() && recipe.train.preference.loss != recipe::PreferenceKind::none) {
     throw base::UserError(base::ExitCode::bad_input,

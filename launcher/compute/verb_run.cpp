@@ -158,8 +158,10 @@ base::ExitCode report_complete(const std::string& line, const plan::Plan& plan,
   return base::ExitCode::done;
 }
 
-// `rendezvous`: of the nodes that an engine has started; null: there is none.
-base::ExitCode go_on(const cli::RunOptions& options, hosts::Rendezvous* rendezvous) {
+// `rendezvous`: of the nodes that an engine has started; null: there is none. `given`: the recipe
+// of a run that exists already; null: of a resume, which has none.
+base::ExitCode go_on(const cli::RunOptions& options, hosts::Rendezvous* rendezvous,
+                     const recipe::Recipe* given) {
   run::RunDirectory directory = run::RunDirectory::open(options.recipe);
   plan::RunFile run = load_run(directory.path());
   std::optional<store::Step> from;
@@ -169,6 +171,11 @@ base::ExitCode go_on(const cli::RunOptions& options, hosts::Rendezvous* rendezvo
   const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
   if (!edited.empty()) console.note(edited);
   const bool by_engine = rendezvous != nullptr;
+  if (given != nullptr) {
+    const std::string ignored =
+        ignored_recipe_note(directory.path(), run.plan.recipe, *given, by_engine);
+    if (!ignored.empty()) console.note(ignored);
+  }
   const Joining by_tokens =
       by_engine ? nullptr : open_for_tokens(directory, run.plan.recipe, console);
   if (!by_engine) rendezvous = by_tokens.get();
@@ -208,8 +215,8 @@ base::ExitCode go_on(const cli::RunOptions& options, hosts::Rendezvous* rendezvo
 }
 
 // The same command again goes on with what the first one has begun. Its --set are in the run.
-base::ExitCode go_on_with(const fs::path& path, const cli::RunOptions& options,
-                          hosts::Rendezvous* rendezvous) {
+base::ExitCode go_on_with(const fs::path& path, const recipe::Recipe& recipe,
+                          const cli::RunOptions& options, hosts::Rendezvous* rendezvous) {
   cli::RunOptions again;
   again.recipe = path;
   again.json = options.json;
@@ -223,14 +230,14 @@ base::ExitCode go_on_with(const fs::path& path, const cli::RunOptions& options,
     });
     again.overrides.assign(first, options.overrides.end());
   }
-  return go_on(again, rendezvous);
+  return go_on(again, rendezvous, &recipe);
 }
 
 base::ExitCode begin_or_go_on(const recipe::Recipe& recipe, const cli::RunOptions& options,
                               hosts::Rendezvous* rendezvous) {
   const fs::path path = fs::path("runs") / recipe.name;
   const bool exists = options.resume_if_exists && has_checkpoint(path);
-  if (exists) return go_on_with(path, options, rendezvous);
+  if (exists) return go_on_with(path, recipe, options, rendezvous);
   planner::PlannedRun planned = plan_first(recipe);
   run::check_can_start_without(planned.plan, options.without);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
@@ -277,7 +284,7 @@ base::ExitCode perform(const cli::RunFlags& flags) {
 
 base::ExitCode perform(const cli::ResumeFlags& flags) {
   base::StopSignals::announce(kStoppedEarly);
-  return go_on(flags.run, nullptr);
+  return go_on(flags.run, nullptr, nullptr);
 }
 
 }  // namespace strait::compute

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -17,6 +18,12 @@ import urllib.request
 import control_group
 import runs
 
+try:
+    import tokenizers
+except ImportError:
+    tokenizers = None
+
+EXPERTS_LIMIT = 128 << 20  # bytes; the weights have as many, and the program about 60 MB
 PROMPTS = ["3 May 1999 -> ", "12", "What is it?", "a", "b b b b b b b b"]
 
 
@@ -96,6 +103,14 @@ class Inference(runs.RunCase):
                 self.assertEqual([str(path) for path in before if before[path] != after[path]], [])
         self.assert_no_processes_left()
 
+    def assert_streamed_the_same(self, group, blocks, words):
+        whole = self.ok(*words)
+        done = subprocess.run([self.program, *words], cwd=self.home, capture_output=True, text=True,
+                              timeout=runs.scaled_timeout(300), preexec_fn=lambda: group.add(0))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, rf"do not fit into .* of free memory, so \d+ of {blocks} blocks are read")
+        self.assertEqual(done.stdout, whole)
+
     @unittest.skipUnless(control_group.usable(), "needs root, and control groups that it may write")
     def test_a_model_of_twice_the_memory_generates_and_evaluates_the_same(self):
         large = {"n_embd": 768, "n_layer": 12, "n_head": 12}
@@ -106,12 +121,7 @@ class Inference(runs.RunCase):
         self.addCleanup(group.close)
         for words in (["generate", "runs/large", "--prompts", "prompts.jsonl", "--max-tokens", "3", "--on", "here"],
                       ["eval", "runs/large", "--on", "here", "--json"]):
-            whole = self.ok(*words)
-            done = subprocess.run([self.program, *words], cwd=self.home, capture_output=True, text=True,
-                                  timeout=runs.scaled_timeout(300), preexec_fn=lambda: group.add(0))
-            self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertRegex(done.stderr, r"do not fit into .* of free memory, so \d+ of 12 blocks are read")
-            self.assertEqual(done.stdout, whole)
+            self.assert_streamed_the_same(group, 12, words)
         # Tables that do not fit with what is read cannot be streamed.
         self.write_model("wide", n_embd=256, n_layer=2, n_head=4, vocab_size=100_000)
         self.train("wide", {**self.TRAINED, "model.path": "wide", "train.steps": 1, "checkpoint.every": 1})
@@ -121,6 +131,19 @@ class Inference(runs.RunCase):
                               text=True, timeout=runs.scaled_timeout(300), preexec_fn=lambda: small.add(0))
         self.assertEqual(done.returncode, 50, done.stderr)
         self.assertRegex(done.stderr, "embedding, head and what is read with them take .*: --on hosts")
+
+    @unittest.skipUnless(control_group.usable(), "needs root, and control groups that it may write")
+    def test_a_model_with_many_small_experts_is_streamed_within_the_memory(self):
+        sizes = {"hidden_size": 256, "num_hidden_layers": 10, "num_attention_heads": 4, "num_key_value_heads": 2,
+                 "head_dim": 64, "intermediate_size": 256, "moe_intermediate_size": 256, "num_experts": 16,
+                 "num_experts_per_tok": 2, "vocab_size": 257, "max_position_embeddings": 128}
+        (self.home / "experts").mkdir()
+        (self.home / "experts/config.json").write_text(json.dumps({"model_type": "qwen3_moe", **sizes}))
+        self.train("experts", {**self.TRAINED, "model.path": "experts", "train.steps": 1, "checkpoint.every": 1})
+        group = control_group.ControlGroup("experts", memory=EXPERTS_LIMIT)
+        self.addCleanup(group.close)
+        words = ["generate", "runs/experts", "--prompts", "prompts.jsonl", "--max-tokens", "3", "--on", "here"]
+        self.assert_streamed_the_same(group, 10, words)
 
     def test_stops_and_limits(self):
         self.train("stops", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
@@ -275,6 +298,148 @@ class Inference(runs.RunCase):
         served.signal(signal.SIGINT)
         served.end()
         self.assert_no_processes_left()
+
+    def test_no_request_over_http_ends_the_others(self):
+        self.train("odd", {**self.SETTINGS, **self.TRAINED})
+        served, ask = self.serve("odd", "--on", "here")
+        plain, chat = '{"prompt": "a", "max_tokens": 2, "seed": 5%s}', '{"messages": [{"role": "user", "content": "x", "w": %s}]}'
+        whole = ask("/completions", json.loads(plain % ""))
+        self.assertEqual(whole[0], 200, whole)
+        for text, says in (
+            (r'{"prompt": "a\ud800b"}', "half of a surrogate pair"), (plain % r', "stop": "\ud800"', "half of a surrogate pair"),
+            (plain % r', "\ud800": 1', "half of a surrogate pair"), (chat % "NaN", "not finite"), (chat % "1e999", "not finite"),
+            (plain % ', "temperature": -Infinity', "not finite"), (chat % ("1" * 1000), "more than 64 bits"),
+            (chat % ("1" * 5000), "more than 64 bits"), (chat % ("[" * 200 + "]" * 200), "nested deeper than"),
+            (chat % ("[" * 100_000 + "]" * 100_000), "nested too deeply"),
+        ):
+            for path in ("/completions", "/chat/completions"):
+                status, sentence = ask(path, None, raw=text.encode())
+                self.assertEqual(status, 400, sentence)
+            path = "/chat/completions" if "messages" in text else "/completions"
+            self.assertIn(says, ask(path, None, raw=text.encode())[1])
+        # More than is taken is read before it is refused: a client that still sends sees no answer.
+        for path in ("/completions", "/nothing"):
+            status, sentence = ask(path, None, raw=b" " * (32 << 20))
+            self.assertEqual(status, 413, sentence)
+        self.assertEqual(ask("/completions", json.loads(plain % ""))[1]["choices"], whole[1]["choices"])
+        served.signal(signal.SIGINT)
+        self.assertIn(served.end(), (130, -signal.SIGINT), served.output())
+
+    def test_options_over_http_are_taken_or_refused(self):
+        self.train("options", {**self.SETTINGS, **self.TRAINED})
+        served, ask = self.serve("options", "--on", "here")
+        plain = {"prompt": "b b b b", "max_tokens": 12, "temperature": 2, "seed": 5}
+        chat = {"messages": [{"role": "user", "content": "x"}], "max_completion_tokens": 3}
+
+        def text(**more):
+            status, reply = ask("/completions", {**plain, **more})
+            self.assertEqual(status, 200, reply)
+            return reply["choices"][0]["text"]
+
+        (self.home / "one.jsonl").write_text(json.dumps({"prompt": plain["prompt"]}))
+        words = ("generate", "runs/options", "--prompts", "one.jsonl", "--max-tokens", 12, "--temperature", 2, "--seed", 5)
+        options = {"top_k": 5, "min_p": 0.5, "repetition_penalty": 100}
+        for key, value in options.items():
+            line = self.ok(*words, f"--{key.replace('_', '-')}", value, "--on", "here")
+            self.assertEqual(text(**{key: value}), json.loads(line)["completion"])
+            self.assertNotEqual(text(**{key: value}), text(), key)
+        self.assertEqual(text(top_k=-1, min_p=0, repetition_penalty=1), text())
+        neutral = {"frequency_penalty": 0, "presence_penalty": 0.0, "logit_bias": {}, "n": 1, "min_tokens": None,
+                   "ignore_eos": False, "tools": [], "response_format": {"type": "text"}}
+        self.assertEqual(text(**neutral), text())
+        status, reply = ask("/chat/completions", {**chat, **neutral, "logprobs": False})
+        self.assertEqual((status, reply["usage"]["completion_tokens"]), (200, 3), reply)
+        for path, question, more, says in (
+            ("/completions", plain, {"frequency_penalty": 0.5}, '"frequency_penalty" can only be 0 here'),
+            ("/chat/completions", chat, {"presence_penalty": -1}, '"presence_penalty" can only be 0 here'),
+            ("/completions", plain, {"logit_bias": {"5": 100}}, '"logit_bias" can only be {} here'),
+            ("/chat/completions", chat, {"logprobs": True}, '"logprobs" can only be false here'),
+            ("/chat/completions", chat, {"max_completion_tokens": 0}, '"max_completion_tokens" is 0, but must be from 1'),
+            ("/completions", plain, {"top_k": -2}, '"top_k" is -2, but must be'),
+            ("/completions", plain, {"min_p": 1.5}, '"min_p" is 1.5, but must be'),
+            ("/completions", plain, {"repetition_penalty": 0}, '"repetition_penalty" is 0, but must be'),
+        ):
+            status, sentence = ask(path, {**question, **more})
+            self.assertEqual((status, says in sentence), (400, True), sentence)
+        served.signal(signal.SIGINT)
+        served.end()
+
+    def test_requests_of_a_client_that_hangs_up_end(self):
+        self.write_model("long", n_positions=1024)
+        self.train("left", {**self.SETTINGS, **self.TRAINED, "model.path": "long", "pipeline.stages": 2})
+        for place in ("here", "hosts"):
+            served, ask = self.serve("left", "--on", place)
+            port = int(re.search(r":(\d+)/", served.output())[1])
+            question = {"prompt": ["3 May", "a"], "max_tokens": 9, "temperature": 0}
+            alone = ask("/completions", question)[1]["choices"]
+            # Minutes of work: of such texts a token in 257 is the last. Half of the prompts enter by several chunks.
+            body = json.dumps({"prompt": ["a" * 600, "a"] * 128, "max_tokens": 1000, "temperature": 100}).encode()
+            header = f"POST /v1/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+            for client in clients:
+                client.sendall(header + body)
+            time.sleep(0.5)
+            for client in clients:
+                client.close()
+            self.assertEqual(ask("/completions", question)[1]["choices"], alone)
+            served.signal(signal.SIGINT)
+            self.assertIn(served.end(), (130, -signal.SIGINT), served.output()[-2000:])
+        self.assert_no_processes_left()
+
+    @unittest.skipUnless(tokenizers, "needs the package tokenizers")
+    def test_a_named_template_and_control_tokens_reach_chats_and_requests(self):
+        special = ["<|im_start|>", "<|im_end|>"]
+        made = tokenizers.Tokenizer(tokenizers.models.BPE())
+        made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.decoder = tokenizers.decoders.ByteLevel()
+        made.train_from_iterator([], tokenizers.trainers.BpeTrainer(
+            show_progress=False, special_tokens=special, initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+        self.write_model("named", vocab_size=300)
+        made.save(str(self.home / "named/tokenizer.json"))
+        (self.home / "named/tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
+        chats = [{"messages": [{"role": "user", "content": f"{i}?"}, {"role": "assistant", "content": "a"}]} for i in range(32)]
+        (self.home / "chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+        self.train("named", {**self.SETTINGS, "train.steps": 3, "checkpoint.every": 3, "model.path": "named", "data.row": 64,
+                             "data.tokenizer": "named", "data.train": "chats.jsonl", "data.chat_template": "chatml"})
+        words = ("--on", "here", "--max-tokens", "4")
+        answer = json.loads(self.ok("generate", "runs/named", "--prompts", self.chat_file("3?"), *words))["completion"]
+        done = subprocess.run([self.program, "chat", "runs/named", *words], cwd=self.home, input="3?\n", capture_output=True,
+                              text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout), (0, answer + "\n"), done.stderr)
+        served, ask = self.serve("named", "--on", "here")
+        question = {"max_tokens": 4, "temperature": 0}
+        status, reply = ask("/chat/completions", {**question, "messages": [{"role": "user", "content": "3?"}]})
+        self.assertEqual(status, 200, reply)
+        self.assertEqual(reply["choices"][0]["message"]["content"], answer)
+        prompt = "<|im_start|>user\n3?<|im_end|>"
+        for given in (prompt, made.encode(prompt).ids):
+            status, reply = ask("/completions", {**question, "max_tokens": 0, "prompt": given, "echo": True})
+            self.assertEqual(status, 200, reply)
+            self.assertEqual(reply["choices"][0]["text"], prompt)
+        # Without its tokenizer it would refuse every text.
+        os.kill(self.script_of(served, "strait-tokenizer.py"), signal.SIGKILL)
+        self.outcome(ask)
+        self.assertEqual(served.end(), 10, served.output())
+        self.assertRegex(served.output(), r"strait: the tokenizer process of .*/named (ended|did not take its input)")
+        self.wait_for_no_processes()
+
+    @staticmethod
+    def script_of(served, name):
+        """The process of a server that runs this script."""
+        return next(pid for pid in runs.descendants(runs.processes(), served.process.pid)
+                    if name in pathlib.Path(f"/proc/{pid}/cmdline").read_text())
+
+    def test_server_says_that_its_http_side_has_died(self):
+        self.train("headless", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
+        for place in ("here", "hosts"):
+            with self.subTest(place):
+                served, ask = self.serve("headless", "--on", place)
+                self.assertEqual(ask("/completions", {"prompt": "a", "max_tokens": 3})[0], 200)
+                os.kill(self.script_of(served, "strait-serve.py"), signal.SIGKILL)
+                self.assertEqual(served.end(), 20, served.output())
+                self.assertIn("strait: strait-serve.py, which answers HTTP requests, has failed: killed by signal 9",
+                              served.output())
+                self.wait_for_no_processes()
 
     def test_a_request_over_http_ends_when_a_stage_dies(self):
         self.train("dying", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})

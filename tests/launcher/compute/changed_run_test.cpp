@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/compute/prepared_run.h"
 #include "launcher/recipe/recipe_io.h"
 #include "tests/scratch_directory.h"
 
@@ -36,6 +37,28 @@ TEST(ChangedRun, StartsFromTheRecipeOfThePlanAndReportsAnEditedFile) {
   EXPECT_THROW(overridden(recipe, run / "recipe.toml", {"train.batch=x"}), base::UserError);
   ScratchDirectory::write(run / "recipe.toml", "steps =");
   EXPECT_THAT(edited_recipe_note(run.path(), recipe), HasSubstr("not a recipe now"));
+}
+
+TEST(ChangedRun, SaysWhatARunThatExistsAlreadyIgnores) {
+  recipe::Recipe recipe = recipe_of_run();
+  make_paths_absolute(recipe);
+  const auto note = [&](const std::vector<std::string>& overrides, bool by_engine = false) {
+    return ignored_recipe_note("runs/x", recipe, overridden(recipe_of_run(), "x.toml", overrides),
+                               by_engine);
+  };
+  EXPECT_EQ(note({}), "");
+  EXPECT_THAT(note({"train.steps=9", "train.clip=2"}), HasSubstr("(train.steps, train.clip)"));
+  EXPECT_THAT(note({"train.steps=9"}), HasSubstr("strait resume runs/x --set KEY=VALUE"));
+  // The plan has chosen these.
+  recipe.pipeline.stages = 2;
+  recipe.train.micro_batch = 4;
+  EXPECT_EQ(note({"pipeline.stages=\"auto\""}), "");
+  // An engine names its hosts at each start.
+  const std::vector<std::string> hosts = {"hosts.backend=\"join\"", "hosts.list=[\"a\", \"b\"]"};
+  EXPECT_THAT(note(hosts), HasSubstr("hosts.list"));
+  std::vector<std::string> engine = hosts;
+  engine.emplace_back("pipeline.stages=2");
+  EXPECT_EQ(note(engine, true), "");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 
 #include "launcher/base/errors.h"
 #include "tests/refusal_of.h"
@@ -59,9 +60,11 @@ cli::GenerationOptions limited(std::int64_t tokens, std::vector<std::string> sto
   return options;
 }
 
-// A model whose answer to prompt i is texts[i]; answers come in an order that `random` chooses.
+// A model whose answer to prompt i is texts[i]; answers come in an order that `random` chooses,
+// each after a call of `before`.
 void answer_in_any_order(Generation& generation, const std::vector<std::string>& texts,
-                         std::mt19937& random, std::size_t* most_open = nullptr) {
+                         std::mt19937& random, std::size_t* most_open = nullptr,
+                         const std::function<void()>& before = {}) {
   std::map<std::int64_t, std::size_t> given;
   std::vector<ExtendBatch> waiting;
   const auto add = [&](const std::vector<InferenceRequest>& more) {
@@ -86,6 +89,7 @@ void answer_in_any_order(Generation& generation, const std::vector<std::string>&
       chosen.tokens.push_back(
           {one.sequence, next < text.size() ? static_cast<std::int64_t>(text[next]) : 0});
     }
+    if (before) before();
     add(generation.on_answer(chosen));
   }
 }
@@ -244,6 +248,93 @@ TEST(Generation, PromptsEnterByChunksAndLetTheOthersGoOn) {
               testing::ElementsAre(testing::ElementsAre(1, 256), testing::ElementsAre(1, 256, 256),
                                    testing::ElementsAre(1, 88, 256), testing::ElementsAre(1, 1, 88),
                                    testing::ElementsAre(1, 1, 1)));
+}
+
+TEST(Generation, CancelledPromptsLeaveWithTheAnswerOfTheirPassOrNeverBegin) {
+  Bytes coder;
+  const std::vector<std::int32_t> lengthy(600, 1);
+  Generation generation(prompts({{1}, lengthy, {3}, {4}}), model_of(1000), coder, limited(8),
+                        {1, 2});
+  std::vector<std::size_t> completed;
+  const auto note = [&](std::size_t prompt, const Completion&) { completed.push_back(prompt); };
+  generation.on_done(note);
+  generation.on_over(note);
+  generation.begin();
+  generation.cancel(1);  // chooses no token in this pass
+  generation.cancel(2);  // has not begun
+  EXPECT_THAT(generation.poll(), testing::IsEmpty());
+  auto requests = generation.on_answer(InferenceAnswer{0, {{0, 'a'}}});
+  auto batch = std::get<ExtendBatch>(requests.at(0));
+  EXPECT_THAT(batch.ended, testing::ElementsAre(1));
+  ASSERT_EQ(batch.sequences.size(), 2U);
+  EXPECT_EQ(batch.sequences[0].sequence, 0);
+  EXPECT_EQ(batch.sequences[1].sequence, 3);
+  generation.cancel(0);
+  generation.cancel(0);
+  generation.cancel(3);
+  EXPECT_FALSE(generation.finished()) << "a pass is in flight";
+  requests = generation.on_answer(InferenceAnswer{0, {{0, 'a'}, {3, 0}}});
+  batch = std::get<ExtendBatch>(requests.at(0));
+  EXPECT_THAT(batch.ended, testing::ElementsAre(0, 3));
+  EXPECT_THAT(batch.sequences, testing::IsEmpty());
+  EXPECT_TRUE(generation.finished());
+  EXPECT_THAT(completed, testing::IsEmpty());
+  // What comes later begins as if they had never been.
+  generation.cancel(generation.add({{5}, "f:5"}, limited(8)));
+  generation.cancel(3);
+  generation.add({{6}, "f:6"}, limited(1));
+  requests = generation.poll();
+  EXPECT_EQ(std::get<ExtendBatch>(requests.at(0)).sequences.at(0).sequence, 5);
+  EXPECT_THAT(generation.on_answer(InferenceAnswer{0, {{5, 'a'}}}), testing::SizeIs(1));
+  EXPECT_THAT(completed, testing::ElementsAre(5, 5));
+}
+
+TEST(Generation, ACancelledPromptLeavesItsMemoryToTheNext) {
+  Bytes coder;
+  models::ModelDescription model = model_of(100);
+  models::LayerCost block;
+  block.cached = {64, 2};  // 256 bytes a token
+  model.layers = {block};
+  Generation generation(prompts({{1}, {2}, {3}}), model, coder, limited(8), {1, 2, 32, 256 * 10});
+  ASSERT_EQ(std::get<ExtendBatch>(generation.begin().at(0)).sequences.size(), 1U);
+  for (std::int64_t next = 1; next < 3; ++next) {
+    generation.cancel(static_cast<std::size_t>(next) - 1);
+    const auto requests = generation.on_answer(InferenceAnswer{0, {{next - 1, 'a'}}});
+    const auto& batch = std::get<ExtendBatch>(requests.at(0));
+    ASSERT_EQ(batch.sequences.size(), 1U);
+    EXPECT_EQ(batch.sequences[0].sequence, next);
+  }
+}
+
+TEST(Generation, CancelledPromptsChangeNoOtherCompletion) {
+  const std::vector<std::string> texts = {"first", "", "the third one", "4", "fifth", "6", "7th"};
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    Bytes coder;
+    Generation generation(prompts({{1}, {2}, {3}, {4}, {5}, {6}, {7}}), model_of(100), coder,
+                          limited(8), {1 + seed % 3, 1 + seed % 5});
+    std::map<std::size_t, std::string> over;
+    std::set<std::size_t> cancelled;
+    std::vector<std::size_t> done;
+    generation.on_over([&](std::size_t prompt, const Completion& completion) {
+      over.emplace(prompt, std::string(completion.answer.begin(), completion.answer.end()));
+    });
+    generation.on_done([&](std::size_t prompt, const Completion&) { done.push_back(prompt); });
+    answer_in_any_order(generation, texts, random, nullptr, [&] {
+      const std::size_t prompt = random() % (2 * texts.size());
+      if (prompt >= texts.size()) return;
+      generation.cancel(prompt);
+      if (!over.contains(prompt)) cancelled.insert(prompt);
+    });
+    EXPECT_TRUE(generation.finished()) << seed;
+    EXPECT_TRUE(std::ranges::is_sorted(done)) << seed;
+    EXPECT_EQ(done.size(), over.size()) << seed;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      ASSERT_NE(over.contains(i), cancelled.contains(i)) << seed;
+      if (cancelled.contains(i)) continue;
+      EXPECT_EQ(over.at(i), texts[i].substr(0, 8)) << seed;
+    }
+  }
 }
 
 TEST(CertainLength, HoldsBackWhatMayChange) {

@@ -73,6 +73,33 @@ TEST_F(SamplePrompts, AreOfTheDataThatAreHeldOut) {
   EXPECT_EQ(evaluated[0].text, "eval?");
 }
 
+TEST_F(SamplePrompts, OfRatedAnswersAreThoseThatAModelShouldGive) {
+  std::string lines;
+  for (int i = 0; i < 40; ++i) {
+    lines += fmt::format(R"({{"prompt": "{}?", "completion": "{}", "label": {}}})", i,
+                         i % 2 == 0 ? "right" : "wrong", i % 2 == 0) +
+             "\n";
+  }
+  recipe::Recipe recipe = of(lines);
+  recipe.train.preference.loss = recipe::PreferenceKind::kto;
+  const auto expect_right = [&] {
+    const auto prompts = held_out_prompts(recipe, 6);
+    EXPECT_EQ(prompts.size(), 6U);
+    for (const SamplePrompt& prompt : prompts) EXPECT_EQ(prompt.answer, "right") << prompt.text;
+  };
+  recipe.data.hold_out = 0.9;
+  expect_right();
+  recipe.data.eval = recipe.data.train;
+  expect_right();
+  // Of such data alone a command is still that of a text.
+  recipe.data.train = of(R"({"prompt": "a?", "completion": "x", "label": false})"
+                         "\n"
+                         R"({"prompt": "b?", "completion": "y", "label": false})",
+                         "wrong.jsonl")
+                          .data.train;
+  EXPECT_EQ(prompt_flags(training_prompts(recipe, 1)), "--prompt 'a?'");
+}
+
 TEST_F(SamplePrompts, OfACommandAreOnOneLine) {
   const std::string text(300, 'a');
   const std::vector<SamplePrompt> prompts = {
@@ -80,6 +107,14 @@ TEST_F(SamplePrompts, OfACommandAreOnOneLine) {
   EXPECT_EQ(prompt_flags(prompts), "--prompt 'it'\\''s'");
   EXPECT_EQ(prompt_flags({prompts[0]}), "--prompt " + text.substr(0, 100));
   EXPECT_EQ(prompt_flags({prompts[1]}), "--prompt two");
+}
+
+TEST_F(SamplePrompts, AtTheEndOfARunAreOneLineEach) {
+  const std::string page = "Summarise:\n" + std::string(3000, 'a');
+  const std::string cut = "Summarise: " + std::string(49, 'a') + "…";
+  EXPECT_EQ(sample_line({page, "x", {}}, page, false), "  wrong  " + cut + " " + cut);
+  EXPECT_EQ(sample_line({page, "x", data::Record()}, "b\n", false), "  " + cut + "  >  b");
+  EXPECT_EQ(sample_line({"3 May\n", "3.5.", {}}, "3.5.", true), "  right  3 May 3.5.");
 }
 
 TEST_F(SamplePrompts, OfFilesThatAreGoneAreNone) {
