@@ -21,6 +21,8 @@ namespace {
 constexpr std::size_t kStderrLimit = 64 << 10;
 constexpr std::size_t kLineLimit = 1 << 20;
 constexpr std::size_t kPieceBytes = 16 << 10;
+// Of a line that has not ended: the last piece may end it within the limit.
+constexpr std::size_t kUnendedLimit = kLineLimit + kPieceBytes;
 constexpr std::size_t kOutputLimit = 1 << 20;  // of run_program()
 // Of stdout, kept while a caller writes: several answers that it will read afterwards.
 constexpr std::size_t kUnreadLimit = 64 << 20;
@@ -132,10 +134,12 @@ bool PipedProcess::poll_streams(bool writing, Time deadline) {
   const int events =
       ::poll(waited.data(), waited.size(), pidfd_.open() ? left : std::min(left, 10));
   // Where nothing is written, unread_ is the beginning of a line, or will not be read any more.
-  const std::size_t most = writing ? unread_.max_size() : kLineLimit;
+  const std::size_t most = writing ? unread_.max_size() : kUnendedLimit;
   if (waited[1].revents != 0) {
-    std::size_t pieces = left > 0 ? 1 : kLineLimit / kPieceBytes;
-    while (pieces > 0 && receive_output(most)) --pieces;
+    // A program that goes on writing adds lines while they are received: never so many that
+    // receive() erases the first of them.
+    while (receive_output(most) && left == 0 && unread_.size() < kLineLimit) {
+    }
   }
   if (waited[2].revents != 0) receive(error_output_, errors_, kStderrLimit);
   reap();
@@ -174,7 +178,7 @@ PipedProcess::ReadResult PipedProcess::read_line(std::string& line, Time deadlin
     if (status_) {
       // The process has ended. End of file may never come: a process that it left behind, such as a
       // shared ssh connection, may hold the stream open.
-      if (!receive_output(kLineLimit)) output_ = FileDescriptor();
+      if (!receive_output(kUnendedLimit)) output_ = FileDescriptor();
     } else if (!poll_streams(false, deadline)) {
       return ReadResult::timeout;
     }

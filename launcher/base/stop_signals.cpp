@@ -4,8 +4,12 @@
 
 #include <cstring>
 
+#include "launcher/base/errors.h"
+
 namespace strait::base {
 namespace {
+
+constexpr int kStops[] = {SIGINT, SIGTERM, kAskSignal};
 
 // Signal handlers can access only globals.
 std::atomic<int> g_stop_requests{0};
@@ -26,6 +30,8 @@ void ask_once(int /*signal*/) {
 void say_and_end(int signal) {
   const char* const line = g_last_words;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, std::strlen(line));
+  // A user has asked this run alone, no script around it.
+  if (signal == kAskSignal) ::_exit(number(ExitCode::interrupted));
   std::signal(signal, SIG_DFL);
   std::raise(signal);  // delivered when this returns; scripts see that the signal ended the process
 }
@@ -40,7 +46,7 @@ void dispose(int signal, void (*handler)(int)) {
 void mask_stops(int how) {
   sigset_t stops;
   ::sigemptyset(&stops);
-  for (const int signal : {SIGINT, SIGTERM}) ::sigaddset(&stops, signal);
+  for (const int signal : kStops) ::sigaddset(&stops, signal);
   ::pthread_sigmask(how, &stops, nullptr);
 }
 
@@ -60,9 +66,9 @@ StopSignals::StopSignals() {
 
 StopSignals::~StopSignals() {
   if (g_depth.fetch_sub(1) > 1) return;
-  for (const int signal : {kAskSignal, SIGHUP, SIGPIPE, SIGXFSZ}) dispose(signal, SIG_DFL);
+  for (const int signal : {SIGHUP, SIGPIPE, SIGXFSZ}) dispose(signal, SIG_DFL);
   const bool announced = g_last_words != nullptr;
-  for (const int signal : {SIGINT, SIGTERM}) dispose(signal, announced ? say_and_end : SIG_DFL);
+  for (const int signal : kStops) dispose(signal, announced ? say_and_end : SIG_DFL);
 }
 
 const StopSignals& StopSignals::for_good() {
@@ -72,7 +78,7 @@ const StopSignals& StopSignals::for_good() {
 
 void StopSignals::announce(const char* line) {
   g_last_words = line;
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : kStops) {
     if (g_depth > 0) break;
     struct sigaction present {};
     ::sigaction(signal, nullptr, &present);

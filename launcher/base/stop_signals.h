@@ -26,13 +26,14 @@ class StopSignals {
   const std::atomic<int>& count() const;
 
   // From now on, while no object of this class lives, SIGINT and SIGTERM end the process as by
-  // default, but `line` is written to stderr first. Signals that the parent has ignored stay
-  // ignored; those that hold() or the parent has blocked are delivered. May be called before
+  // default, but `line` is written to stderr first. kAskSignal does the same, with the exit code
+  // `interrupted`: nothing is there yet that could be saved. Signals that the parent has ignored
+  // stay ignored; those that hold() or the parent has blocked are delivered. May be called before
   // libraries are initialised; `line` is never freed.
   static void announce(const char* line = "strait: interrupted\n");
 
-  // SIGINT and SIGTERM wait for the next announce(), in this program or in one that takes its
-  // place: exec makes them deadly again, long before libraries are loaded.
+  // These signals wait for the next announce(), in this program or in one that takes its place:
+  // exec makes them deadly again, long before libraries are loaded.
   static void hold();
 
   // The first request was kAskSignal: somebody has asked for the end of the run. Otherwise a signal

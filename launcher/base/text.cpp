@@ -79,14 +79,15 @@ void append(std::string& line, const TextColumn& column, const std::string& cell
 }
 
 void append_part(std::vector<std::string>& lines, const std::vector<const TextColumn*>& part) {
-  std::string headings;
-  for (const TextColumn* column : part) append(headings, *column, column->heading);
-  lines.push_back(std::move(headings));
-  for (std::size_t row = 0; row < part.front()->cells.size(); ++row) {
+  const auto add = [&](const auto& cell_of) {
     std::string line;
-    for (const TextColumn* column : part) append(line, *column, column->cells[row]);
+    for (const TextColumn* column : part) append(line, *column, cell_of(*column));
     line.erase(line.find_last_not_of(' ') + 1);
     lines.push_back(std::move(line));
+  };
+  add([](const TextColumn& column) -> const std::string& { return column.heading; });
+  for (std::size_t row = 0; row < part.front()->cells.size(); ++row) {
+    add([row](const TextColumn& column) -> const std::string& { return column.cells[row]; });
   }
 }
 

@@ -120,6 +120,8 @@ std::vector<std::string> change_lines(const recipe::Recipe& before, const recipe
     std::vector<std::string> changes;
     for (const recipe::RecipeKey* key : keys) {
       if (find_changeable(key->name)->effect != effect) continue;
+      // The plan has chosen the same again.
+      if (key->get(before) == key->get(now)) continue;
       const std::string was = shown(key->get(shown_before));
       const std::string is = shown(key->get(shown_now));
       changes.push_back(was == is ? fmt::format("{} (its variables)", key->name)

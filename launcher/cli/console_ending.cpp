@@ -14,7 +14,7 @@ constexpr std::size_t kFollowers = 1;
 
 std::string fewer_text(std::uint64_t plain, std::uint64_t sent, const char* than) {
   constexpr double kLeast = 1.05;  // below, there is nothing to say
-  if (sent == 0 || trace::bytes_ratio(plain, sent) < kLeast) return "";
+  if (!(trace::bytes_ratio(plain, sent) >= kLeast)) return "";
   return fmt::format(" ({:.1f}x fewer than {})", trace::bytes_ratio(plain, sent), than);
 }
 

@@ -1,3 +1,4 @@
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 
 namespace strait::cli {

@@ -1,3 +1,4 @@
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 
 namespace strait::cli {
@@ -20,6 +21,7 @@ void add_plan(CLI::App& cli, Command& command) {
   verb->add_option("--emit", flags->emit,
                    "commands: print those for hosts that join by a token instead")
       ->check(CLI::IsMember({"commands"}))
+      ->excludes("--json")
       ->excludes(fit);
   verb->add_option(
           "--what-if", flags->changes,

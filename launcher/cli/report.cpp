@@ -44,7 +44,9 @@ std::string facts(const ReportData& data, const ReportPlan& plan) {
         note.empty() ? "</div>" : fmt::format("<dd class=\"note\">{}</dd></div>", escaped(note));
   };
   if (const auto loss = data.curves.find("loss"); loss != data.curves.end()) {
-    add("loss", loss->second.change());
+    add("loss", fmt::format("{:.4g} to {}", loss->second.first(), data.last_loss_text()));
+  } else if (data.loss_not_finite) {
+    add("loss", data.last_loss_text());
   }
   if (!data.evaluations.empty()) {
     add("evaluation loss", fmt::format("{:.4g}", data.evaluations.rbegin()->second));
@@ -78,14 +80,17 @@ std::string facts(const ReportData& data, const ReportPlan& plan) {
   for (const LinkLoad& load : loads) {
     raw += load.raw_bytes;
     sent += load.sent_bytes;
-    if (!load.bytes_per_second) continue;
+    if (!load.bytes_per_second || load.raw_bytes == 0) continue;
     if (slowest == nullptr || raw_seconds(load) > raw_seconds(*slowest)) slowest = &load;
   }
-  if (sent > 0) {
+  // Replicas of one host that sum in shared memory would send nothing.
+  const bool replicas = std::ranges::any_of(
+      data.sync.all(), [](const trace::SyncMetrics& one) { return one.bfloat16_bytes > 0; });
+  if (sent > 0 && raw > 0) {
     add("raw would have sent", byte_text_of(raw),
         fmt::format("{:.1f} times the {} of {}{}", raw / sent, byte_text_of(sent),
                     data.boundaries.all().empty() ? "" : "boundaries, in " + plan.raw_dtype,
-                    data.sync.all().empty()         ? ""
+                    !replicas                       ? ""
                     : data.boundaries.all().empty() ? "replicas, in bfloat16"
                                                     : "; and of replicas, in bfloat16"));
   }

@@ -64,10 +64,6 @@ nlohmann::json ReportCurve::figure(const char* title, const char* unit) const {
           {"highest", page_point(highest_)}};
 }
 
-std::string ReportCurve::change() const {
-  return fmt::format("{:.4g} to {:.4g}", first_.value, last_.value);
-}
-
 void ReportSeries::add(std::int64_t step, const std::string& name, double value) {
   if (named_.empty()) first_ = step;
   // Steps before the first one come from a damaged file.
@@ -179,6 +175,18 @@ ReportCurve ReportData::evaluation_curve() const {
   return curve;
 }
 
+std::optional<double> ReportData::last_loss() const {
+  const auto losses = curves.find("loss");
+  if (loss_not_finite || losses == curves.end()) return std::nullopt;
+  return losses->second.last();
+}
+
+std::string ReportData::last_loss_text() const {
+  const std::optional<double> loss = last_loss();
+  if (loss) return fmt::format("{:.4g}", *loss);
+  return loss_not_finite ? "not finite" : "-";
+}
+
 void ReportData::add_traffic(const json& line, std::int64_t step) {
   try {
     const auto rows = rows_at<trace::BoundaryMetrics>(line, "boundaries");
@@ -241,6 +249,12 @@ void ReportData::add(const json& line) {
     if (value == line.end() || !value->is_number()) return;
     curves[one.info.key].add({step->template get<double>(), value->template get<double>()});
   });
+  // A number that is not finite is written as null. A step without targets has no loss.
+  const auto loss = line.find("loss");
+  if (loss != line.end() && loss->is_number()) loss_not_finite = false;
+  if (loss != line.end() && loss->is_null() && number_at(line, "targets") > 0) {
+    loss_not_finite = true;
+  }
   tokens += number_at(line, "tokens");
   seconds += number_at(line, "seconds");
   for (const char* key : {"bytes_forward", "bytes_backward", "bytes_sync", "bytes_tied"}) {
@@ -264,6 +278,12 @@ void ReportData::add_event(const json& line) {
     builds.insert(text_at(line, "build"));
   } else if (event == "training") {
     end.clear();  // it goes on
+    // It has taken back the steps after this one.
+    const double from = number_at(line, "from");
+    evaluations.erase(evaluations.upper_bound(from), evaluations.end());
+    std::erase_if(marks, [from](const ReportMark& mark) {
+      return mark.kind == "checkpoint" && mark.step > from;
+    });
   } else if (event == "ended") {
     const std::string cause = text_at(line, "cause");
     end = fmt::format("Ended at step {}: {}{}", number_at(line, "step"), text_at(line, "meaning"),

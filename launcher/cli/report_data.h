@@ -28,8 +28,8 @@ class ReportCurve {
   nlohmann::json figure(const char* title, const char* unit) const;
   // The part of it that is drawn: [[step, lowest, highest]].
   nlohmann::json points() const;
+  double first() const { return first_.value; }
   double last() const { return last_.value; }
-  std::string change() const;  // "5 to 2.5"
 
  private:
   static constexpr std::size_t kMostRuns = 2048;  // even; more than the page has pixels
@@ -105,6 +105,7 @@ struct ReportData {
   ReportSeries sync_bytes;              // by process
   ReportSeries distance;                // of replicas, by process
   nlohmann::json last;                  // line of a step
+  bool loss_not_finite = false;         // of the last step that had targets
   std::vector<run::PartSeconds> parts;  // of a step
   double tokens = 0;
   double seconds = 0;
@@ -118,6 +119,9 @@ struct ReportData {
   std::string end;  // how the run ended
 
   ReportCurve evaluation_curve() const;
+  // Of the last step that had targets. Nullopt: there was none, or its loss is not finite.
+  std::optional<double> last_loss() const;
+  std::string last_loss_text() const;  // "2.5", "not finite", or "-" without such a step
 
   // Takes a line of metrics.jsonl. Lines without a step are skipped; so are values of the wrong
   // type.

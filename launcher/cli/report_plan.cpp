@@ -117,11 +117,11 @@ ReportPlan report_plan(const plan::Plan& plan, std::string text, StepTimeline pr
   ReportPlan report;
   report.run = plan.recipe.name;
   const recipe::Recipe::Pipeline& pipeline = plan.recipe.pipeline;
+  std::filesystem::path model = std::filesystem::path(plan.recipe.model.path).lexically_normal();
+  if (!model.has_filename()) model = model.parent_path();  // it was written with a slash at its end
   report.summary = fmt::format(
-      "{}; {}, {}, {}",
-      std::filesystem::path(plan.recipe.model.path).lexically_normal().filename().string(),
-      base::counted(pipeline.stages, "stage"), base::counted(pipeline.replicas, "replica"),
-      base::counted(std::ssize(plan.hosts), "host"));
+      "{}; {}, {}, {}", model.filename().string(), base::counted(pipeline.stages, "stage"),
+      base::counted(pipeline.replicas, "replica"), base::counted(std::ssize(plan.hosts), "host"));
   report.text = std::move(text);
   report.recipe = plan::to_json(plan::without_secrets(plan)).at("recipe").dump(1);
   report.machines = machine_lines(plan);

@@ -5,6 +5,7 @@ stores in tracked.json how far it has come. A step is sent once, also where a re
 """
 
 import argparse
+import errno
 import http.server
 import json
 import os
@@ -17,6 +18,13 @@ import threading
 import time
 
 LOOK_EVERY = 2  # seconds
+# Exit codes of strait.
+BAD_INPUT, STORAGE_FULL, STORAGE_IO, CORRUPT = 10, 30, 31, 32
+
+
+def refuse(code, sentence):
+    print(f"strait: {sentence}", file=sys.stderr)
+    sys.exit(code)
 
 
 def numbers_of(line):
@@ -176,7 +184,8 @@ class Prometheus(Tracker):
         try:
             server = http.server.ThreadingHTTPServer(("127.0.0.1", given.port), Handler)
         except OSError as error:
-            sys.exit(f"strait: port {given.port} of 127.0.0.1 cannot be bound ({error.strerror}); choose another --port")
+            refuse(BAD_INPUT, f"port {given.port} of 127.0.0.1 cannot be bound ({error.strerror}); choose another "
+                   "--port")
         threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def log(self, step, numbers):
@@ -215,10 +224,11 @@ TRACKERS = {"tensorboard": TensorBoard, "prometheus": Prometheus, "wandb": Wandb
 
 
 class Followed:
-    """The whole lines of a file as they come. A resume replaces metrics.jsonl by a shorter one."""
+    """The whole lines of a file as they come, but for those that are damaged: objects that lack `key`, or no objects. A
+    resume replaces metrics.jsonl by a shorter one."""
 
-    def __init__(self, path):
-        self._path, self._file, self._rest = path, None, ""
+    def __init__(self, path, key):
+        self._path, self._key, self._file, self._rest = path, key, None, ""
 
     def lines(self):
         try:
@@ -226,13 +236,18 @@ class Followed:
         except FileNotFoundError:
             return
         if self._file is None or status.st_ino != os.fstat(self._file.fileno()).st_ino or status.st_size < self._file.tell():
-            self._file, self._rest = open(self._path, encoding="utf-8"), ""
+            self._file, self._rest = open(self._path, encoding="utf-8", errors="replace"), ""
         while text := self._file.readline():
             self._rest += text
             if not self._rest.endswith("\n"):
                 return
             line, self._rest = self._rest, ""
-            yield json.loads(line)
+            try:
+                read = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(read, dict) and self._key in read:
+                yield read
 
 
 class Position:
@@ -240,7 +255,10 @@ class Position:
 
     def __init__(self, run, to):
         self._file = None if to == "prometheus" else run / "tracked.json"
-        self._all = json.loads(self._file.read_text()) if self._file and self._file.exists() else {}
+        try:
+            self._all = json.loads(self._file.read_text()) if self._file and self._file.exists() else {}
+        except ValueError as error:
+            refuse(CORRUPT, f"{self._file} is damaged ({error}); remove it, and all steps are sent once more")
         self.own = self._all.setdefault(to, {"id": None, "step": 0, "evaluated": -1})
 
     def store(self):
@@ -277,15 +295,30 @@ def main():
     words.add_argument("--port", type=int, default=9400)
     words.add_argument("--pid", type=int, help="of the launcher that is live")
     given = words.parse_args()
+    if given.to == "prometheus" and given.pid is None:
+        refuse(BAD_INPUT, f"no run is live in {given.run}, and Prometheus asks for the metrics of a live one; send "
+               "those of a run that has ended to another tracker, such as --to tensorboard")
+    try:
+        follow(given)
+    except OSError as error:  # of a tracker's connection it has no file
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            refuse(STORAGE_FULL, f"cannot write to {given.run}: {error.strerror}")
+        if error.filename is None:
+            raise
+        code = BAD_INPUT if error.errno in (errno.EACCES, errno.EPERM) else STORAGE_IO
+        refuse(code, f"cannot use {error.filename}: {error.strerror}")
+
+
+def follow(given):
     position = Position(given.run, given.to)
     recipe = without_secrets(json.loads((given.run / "plan.json").read_text())["plan"]["recipe"])
     try:
         tracker = TRACKERS[given.to](given, recipe["name"], dict(flat(recipe)), position.own["id"])
     except ImportError as error:
-        sys.exit(f"strait: {given.to} is not installed for {sys.executable} ({error}); install it there, or set "
-                 "STRAIT_PYTHON to a Python that has it")
+        refuse(BAD_INPUT, f"{given.to} is not installed for {sys.executable} ({error}); install it there, or set "
+               "STRAIT_PYTHON to a Python that has it")
     position.own["id"] = tracker.id
-    metrics, events = Followed(given.run / "metrics.jsonl"), Followed(given.run / "events.jsonl")
+    metrics, events = Followed(given.run / "metrics.jsonl", "step"), Followed(given.run / "events.jsonl", "event")
     sent, live = 0, True
     try:
         while live:

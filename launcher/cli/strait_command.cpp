@@ -11,6 +11,7 @@
 #include "framework/sync/methods.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/stop_signals.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"
 #include "schedules/schedule.h"

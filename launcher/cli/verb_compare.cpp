@@ -1,6 +1,7 @@
 
 
 #include "framework/store/atomic_file.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/metric_text.h"
 #include "launcher/cli/report.h"
 #include "launcher/cli/report_files.h"
@@ -27,14 +28,13 @@ struct ComparedRun {
   ReportData data;
 };
 
-Result loss_result(const char* name, const std::optional<double>& loss) {
-  if (!loss) return {name, nlohmann::json(), "-"};
-  return {name, *loss, fmt::format("{:.4g}", *loss)};
+nlohmann::json number_or_null(const std::optional<double>& number) {
+  return number ? nlohmann::json(*number) : nlohmann::json();
 }
 
 std::vector<Result> results_of(const fs::path& run, const plan::Plan& plan,
                                const ReportData& data) {
-  std::optional<run::LossHistory::Loss> best;
+  std::optional<run::LossHistory::Loss> best;  // with a finite value
   for (const auto& [step, loss] : run::evaluations_of(run)) {
     if (std::isfinite(loss.value) && (!best || loss.value < best->value)) best = loss;
   }
@@ -42,13 +42,11 @@ std::vector<Result> results_of(const fs::path& run, const plan::Plan& plan,
   const auto bytes = static_cast<std::uint64_t>(data.sent_bytes);
   const auto step =
       static_cast<std::int64_t>(data.last.is_object() ? number_at(data.last, "step") : 0);
-  const auto losses = data.curves.find("loss");
-  std::optional<double> loss;
-  if (losses != data.curves.end()) loss = losses->second.last();
   return {
       {"step", step, fmt::format("{} of {}", step, plan.steps)},
-      loss_result("loss", loss),
-      loss_result("best_evaluation", best ? std::optional(best->value) : std::nullopt),
+      {"loss", number_or_null(data.last_loss()), data.last_loss_text()},
+      {"best_evaluation", best ? nlohmann::json(best->value) : nlohmann::json(),
+       best ? fmt::format("{:.4g}", best->value) : "-"},
       {"best_evaluation_step", best ? nlohmann::json(number(best->step)) : nlohmann::json(),
        best ? fmt::format("{}", number(best->step)) : "-"},
       {"tokens", data.tokens, fmt::format("{:.0f}", data.tokens)},
@@ -81,7 +79,11 @@ std::vector<TextColumn> columns_of(const std::vector<ComparedRun>& runs,
   for (const Result& one : runs.front().results) names.cells.emplace_back(one.name);
   std::vector<TextColumn> table = {names};
   for (const ComparedRun& run : runs) {
-    TextColumn column{run.recipe.name, {}, TextColumn::Kind::text};
+    // The folder of an earlier run is another one than its recipe says.
+    const bool is_only = std::ranges::count_if(runs, [&](const ComparedRun& other) {
+                           return other.recipe.name == run.recipe.name;
+                         }) == 1;
+    TextColumn column{is_only ? run.recipe.name : run.path.string(), {}, TextColumn::Kind::text};
     for (const recipe::RecipeKey* key : keys)
       column.cells.push_back(setting_text(key->get(run.recipe)));
     for (const Result& one : run.results) column.cells.push_back(one.text);

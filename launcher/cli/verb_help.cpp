@@ -6,6 +6,7 @@
 
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/run_list.h"
 #include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"

@@ -7,6 +7,7 @@
 #include "framework/store/file_hash.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/piped_process.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"
 
@@ -96,7 +97,12 @@ void copy_parts(const fs::path& folder, std::string& text, const fs::path& home)
   replace_all(text, kPart.data(), "= \"" + absolute + "/");
 }
 
-base::ExitCode list_examples() {
+base::ExitCode list_examples(const std::vector<std::string>& words) {
+  if (!words.empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "init --list takes no name, and not {}; leave out one or the other",
+                          fmt::join(words, " and "));
+  }
   const fs::path folder = example_folder();
   for (const std::string& name : example_names(folder)) {
     const std::string line =
@@ -131,6 +137,7 @@ base::ExitCode copy_example(const std::vector<std::string>& words) {
   if (into_folder) store::make_directory(to.parent_path());
   std::string text = read_example(folder / (example + ".toml"));
   replace_all(text, "recipes/" + example + ".toml", base::shell_word(to.string()));
+  replace_all(text, "./strait ", base::command_name() + " ");
   // In the source tree the example's own names are right.
   std::error_code none;
   const bool in_source_tree = fs::equivalent("recipes", folder, none);
@@ -220,11 +227,11 @@ void add_init(CLI::App& cli, Command& command) {
       ->excludes(keys);
   verb->callback([options, &command] {
     command.run = [options] {
-      if (options->list) return list_examples();
       std::vector<std::string> words;
       for (const auto& word : {options->name, options->file}) {
         if (word) words.push_back(*word);
       }
+      if (options->list) return list_examples(words);
       if (options->from) return convert_recipe(*options->from, words);
       return options->keys ? write_all_keys(words) : copy_example(words);
     };

@@ -5,6 +5,7 @@
 
 #include "framework/file_descriptor.h"
 #include "launcher/base/read_all.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 
 namespace strait::cli {

@@ -1,5 +1,6 @@
 
 
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 
 namespace strait::cli {

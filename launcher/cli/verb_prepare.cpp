@@ -6,6 +6,7 @@
 #include "framework/data/data_preparation.h"
 #include "framework/data/record_reader.h"
 #include "framework/data/tokenizer.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/tokenizer/tokenizer_worker.h"

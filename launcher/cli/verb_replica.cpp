@@ -82,14 +82,14 @@ void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t 
   if (!known.has(replica)) {
     refuse(fmt::format("it is not active; active replicas: {}", fmt::join(known.active, ", ")));
   }
+  if (known.active.size() == 1) {
+    refuse("it is the last one; end the run with: " + base::strait_command("stop", run));
+  }
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) {
     refuse(fmt::format(
         "its sync.on_loss is \"stop\", so the run cannot continue without it; let it: {} "
         "&& {} --set sync.on_loss=continue",
         base::strait_command("stop", run), base::strait_command("resume", run)));
-  }
-  if (known.active.size() == 1) {
-    refuse("it is the last one; end the run with: " + base::strait_command("stop", run));
   }
 }
 

@@ -1,4 +1,5 @@
 #include "launcher/cli/changeable_keys.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 
 namespace strait::cli {

@@ -4,6 +4,7 @@
 
 #include "launcher/base/machine.h"
 #include "launcher/base/run_file_names.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/run_list.h"
 #include "launcher/cli/saved_checkpoints.h"
 #include "launcher/cli/status_text.h"

@@ -7,6 +7,7 @@
 #include "framework/file_descriptor.h"
 #include "launcher/base/process_identity.h"
 #include "launcher/base/stop_signals.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"

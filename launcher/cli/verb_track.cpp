@@ -1,5 +1,6 @@
 
 #include "launcher/base/run_file_names.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"

@@ -8,6 +8,7 @@
 #include "launcher/base/read_all.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/run_list.h"
 #include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"

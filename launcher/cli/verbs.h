@@ -3,13 +3,12 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/command_line.h"
 #include "launcher/cli/compute_request.h"
 #include "launcher/hosts/join_ticket.h"
 
 // The verbs of `strait`, each with its flags in verb_NAME.cpp; resume is in verb_run.cpp. A new one
 // is a function here, its source, and a line in strait_command.cpp. This header brings what every
-// verb needs: flags, text, exit codes.
+// verb needs: text, exit codes. Flags are in command_line.h, which takes seconds to compile.
 namespace strait::cli {
 
 // The chosen verb; one of these is set when its flags have been parsed.

@@ -16,13 +16,17 @@ constexpr auto kLook = std::chrono::milliseconds(50);  // a Ctrl-C is noticed at
 
 std::vector<std::string> hook_words(const HookCall& call, const std::string& run,
                                     const std::filesystem::path& directory) {
-  return {"env", "STRAIT_RUN=" + run,
-          "STRAIT_RUN_DIRECTORY=" + std::filesystem::absolute(directory).string(),
-          "STRAIT_EVENT=" + call.name, fmt::format("STRAIT_STEP={}", number(call.step)),
-          fmt::format("STRAIT_EXIT_CODE={}", number(call.code)), "STRAIT_CAUSE=" + call.cause, "sh",
-          "-c",
-          // Its input is a stream that a stage would read its job from.
-          "exec sh -c \"$0\" < /dev/null", call.command};
+  return {
+      "env", "STRAIT_RUN=" + run,
+      "STRAIT_RUN_DIRECTORY=" + std::filesystem::absolute(directory).string(),
+      "STRAIT_EVENT=" + call.name, fmt::format("STRAIT_STEP={}", number(call.step)),
+      fmt::format("STRAIT_EXIT_CODE={}", number(call.code)), "STRAIT_CAUSE=" + call.cause, "sh",
+      "-c",
+      // Its input is a stream that a stage would read its job from. The launcher holds the other
+      // end: where it is gone, nobody waits for the command, and it ends with its processes.
+      "exec 3<&0 < /dev/null; { cat <&3 > /dev/null; kill -KILL 0; } & "
+      "exec 3<&-; exec sh -c \"$0\"",
+      call.command};
 }
 
 Hooks::Hooks(const RunDirectory& directory, const recipe::Recipe& recipe, RunObserver& observer)

@@ -16,14 +16,16 @@ struct HookCall {
   std::string cause;
 };
 
-// The words that run it: `sh -c`, with its variables and no input. Pure.
+// The words that run it: `sh -c`, with its variables and no input. It ends when the stream that is
+// its stdin does. Pure.
 std::vector<std::string> hook_words(const HookCall& call, const std::string& run,
                                     const std::filesystem::path& directory);
 
 // Runs the commands of a recipe's [on] on this machine, in the launcher's environment and folder.
 // Their output is appended to logs/hooks.log. A command that fails is an event, and changes nothing
 // of the run. One at a time: of the checkpoints that come while on.checkpoint runs, only the newest
-// has its turn. Nothing waits before finish(). Observes all launches of a run, on their thread.
+// has its turn. Nothing waits before finish(). It ends with the launcher, however that ends.
+// Observes all launches of a run, on their thread.
 class Hooks : public RunObserver {
  public:
   // `directory` and `observer` outlive this object; `observer` shows the events.

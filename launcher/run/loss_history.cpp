@@ -162,13 +162,20 @@ std::map<Step, LossHistory::Loss> evaluations_of(const fs::path& run) {
 LossHistory read_losses(const fs::path& run, double guess) {
   LossHistory losses(guess);
   const std::map<Step, LossHistory::Loss> evaluations = evaluations_of(run);
+  auto next = evaluations.begin();
+  const auto evaluate = [&](auto end) {
+    for (; next != end; ++next) losses.evaluated(next->second);
+  };
   each_object(run / base::kMetricsFile, [&](const json& line) {
     const LossHistory::Loss loss = loss_of(line, "targets");
+    // The lines of these steps may be lost: the disk was full.
+    if (next != evaluations.end() && next->first < loss.step)
+      evaluate(evaluations.lower_bound(loss.step));
     // A step without targets has no loss.
     if (!is(line, "targets", 0)) losses.trained(loss, is(line, "skipped", true));
-    const auto evaluation = evaluations.find(loss.step);
-    if (evaluation != evaluations.end()) losses.evaluated(evaluation->second);
+    if (next != evaluations.end() && next->first == loss.step) evaluate(std::next(next));
   });
+  evaluate(evaluations.end());
   return losses;
 }
 

@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <fstream>
-
 #include "framework/fields/bounded_json.h"
 #include "framework/trace/metric_json.h"
 #include "launcher/base/machine.h"
@@ -14,6 +12,8 @@ namespace strait::run {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostUnwritten = 1000;  // events
 
 // The metrics of a step that status.json repeats.
 std::vector<std::string> status_metrics() {
@@ -46,22 +46,6 @@ Json describe(const ProcessReport& report) {
   return process;
 }
 
-// Replaced by a rename, so that readers never see half of it. Not synced, because it is outdated
-// after a second. False: it could not be written.
-bool replace_status(const std::filesystem::path& file, const Json& status) {
-  std::filesystem::path next = file;
-  next += ".next";
-  std::error_code failed;
-  {
-    std::ofstream out(next, std::ios::trunc);
-    out << status.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-    out.close();
-    if (out.fail()) failed = std::make_error_code(std::errc::io_error);
-  }
-  if (!failed) std::filesystem::rename(next, file, failed);
-  return !failed;
-}
-
 // The status of earlier launches; an empty object: none.
 Json former_status(const RunDirectory& directory) {
   try {
@@ -84,12 +68,14 @@ void record_between(const RunDirectory& directory, const RunEvent* event,
                     const std::function<void(Json&)>& change) {
   try {
     if (event != nullptr) trace::JsonLines(directory.events()).append(event_line(*event));
+  } catch (const trace::TraceError& error) {
+    spdlog::error("{}", error.what());
+  }
+  try {
     Json status = read_run_status(directory.path()).value_or(nlohmann::json::object());
     change(status);
     status["updated"] = base::unix_time();
-    replace_status(directory.status(), status);
-  } catch (const trace::TraceError& error) {
-    spdlog::error("{}", error.what());
+    replace_run_status(directory.status(), status);
   } catch (const base::UserError& error) {
     spdlog::error("{}", error.what());
   } catch (const nlohmann::json::exception& error) {
@@ -179,12 +165,17 @@ void RunRecorder::run_or_warn(const std::function<void()>& work) {
 }
 
 void RunRecorder::append(const RunEvent& event) {
-  run_or_warn([&] { events_.append(event_line(event)); });
+  if (unwritten_.size() == kMostUnwritten) unwritten_.erase(unwritten_.begin());
+  unwritten_.push_back(event_line(event));
+  run_or_warn([this] {
+    for (; !unwritten_.empty(); unwritten_.erase(unwritten_.begin()))
+      events_.append(unwritten_.front());
+  });
 }
 
 void RunRecorder::write_status() {
   (*status_)["updated"] = base::unix_time();
-  if (replace_status(status_path_, *status_)) return;
+  if (replace_run_status(status_path_, *status_)) return;
   if (!warned_)
     spdlog::error("cannot write {}. The run continues without it", status_path_.string());
   warned_ = true;

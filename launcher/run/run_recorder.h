@@ -50,6 +50,9 @@ class RunRecorder : public RunObserver {
   const std::filesystem::path metrics_path_;
   std::optional<trace::JsonLines> metrics_;
   trace::JsonLines events_;
+  // Events that a full disk has refused. Written before the next one: evaluations among them decide
+  // where a run ends early.
+  std::vector<nlohmann::ordered_json> unwritten_;
   std::unique_ptr<nlohmann::ordered_json> status_;  // next content of status.json
   int rejoins_ = 0;                                 // attempts so far, including failed ones
   RemainingTime remaining_;

@@ -1,10 +1,14 @@
 #include "launcher/run/run_status.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cctype>
 #include <charconv>
 #include <fstream>
 
 #include "framework/fields/bounded_json.h"
+#include "framework/file_descriptor.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
@@ -24,6 +28,21 @@ constexpr std::uint64_t kMostStatusBytes = std::uint64_t{1} << 30;
 
 std::string_view prefix_of(ReplicaRequest request) {
   return request == ReplicaRequest::leave ? "leave-" : "return-";
+}
+
+std::string json_text(const nlohmann::ordered_json& status, int indent) {
+  constexpr auto kReplaceBadText = nlohmann::ordered_json::error_handler_t::replace;
+  return status.dump(indent, ' ', false, kReplaceBadText) + "\n";
+}
+
+// In one write, so that a reader hardly sees half of it. False: it is longer than the file.
+bool overwrite(const fs::path& file, std::string text) {
+  std::error_code gone;
+  const std::uintmax_t size = fs::file_size(file, gone);
+  if (gone || text.size() > size) return false;
+  text.resize(size, '\n');
+  const FileDescriptor there(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+  return there.open() && ::write(there.number(), text.data(), size) == static_cast<ssize_t>(size);
 }
 
 }  // namespace
@@ -61,6 +80,26 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
                           "resume does without it and writes it again",
                           path.string(), error.what());
   }
+}
+
+bool replace_run_status(const fs::path& file, const nlohmann::ordered_json& status) {
+  fs::path next = file;
+  next += ".next";
+  std::error_code failed;
+  {
+    std::ofstream out(next, std::ios::trunc);
+    out << json_text(status, 2);
+    out.close();
+    if (out.fail()) failed = std::make_error_code(std::errc::io_error);
+  }
+  if (!failed) fs::rename(next, file, failed);
+  if (!failed) return true;
+  std::error_code ignored;
+  fs::remove(next, ignored);
+  if (overwrite(file, json_text(status, -1))) return true;
+  nlohmann::ordered_json shorter = status;
+  shorter["processes"] = nlohmann::ordered_json::array();
+  return overwrite(file, json_text(shorter, -1));
 }
 
 void request_replica(ReplicaRequest request, const fs::path& run, std::uint32_t replica) {

@@ -15,6 +15,11 @@ namespace strait::run {
 
 // The content of status.json; empty: none yet. UserError: it is damaged.
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run);
+// Replaces status.json by a rename, so that readers never see half of it. Not synced, because it is
+// outdated after a second. Where there is no room for another file, writes over the one that is
+// there, without line breaks, and without processes if it has no room for them. False: it could not
+// be written.
+bool replace_run_status(const std::filesystem::path& file, const nlohmann::ordered_json& status);
 // For a verb that needs a run that has started, or a live one: throws UserError.
 [[noreturn]] void refuse_run_not_started(const std::filesystem::path& run);
 [[noreturn]] void refuse_not_live(const std::filesystem::path& run);

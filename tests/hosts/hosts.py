@@ -81,6 +81,18 @@ def enter_namespace():
     os.execvpe("unshare", ["unshare", "--net", sys.executable, "-B", *sys.argv], environment)
 
 
+def require_namespaces():
+    """For a bench: goes on in a network namespace with a bridge for hosts, or ends as skipped."""
+    if INSIDE not in os.environ:
+        if reason := fetch_ssh():
+            print(f"skipped: {reason}")
+            sys.exit(77)
+        enter_namespace()
+    if not has_namespaces():
+        sys.exit(77)
+    namespace_host.make_bridge()
+
+
 def needs_namespaces(test):
     return unittest.skipUnless(has_namespaces(), "needs network namespaces")(test)
 

@@ -1,7 +1,10 @@
 """A control group (of version 1 or 2) with limits, as a container has them. Needs root."""
 
+import contextlib
+import errno
 import os
 import pathlib
+import time
 
 ROOT = pathlib.Path("/sys/fs/cgroup")
 PERIOD = 20_000  # microseconds; the kernel gives no less than 1,000 of them
@@ -44,5 +47,17 @@ class ControlGroup:
     def close(self):
         for folder in self.folders:
             for pid in (folder / "cgroup.procs").read_text().split():
-                (folder.parent / "cgroup.procs").write_text(pid)
-            folder.rmdir()
+                with contextlib.suppress(ProcessLookupError):
+                    (folder.parent / "cgroup.procs").write_text(pid)
+            self.remove(folder)
+
+    def remove(self, folder):
+        """A process that has just ended leaves its group a moment later."""
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                return folder.rmdir()
+            except OSError as error:
+                if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)

@@ -124,6 +124,15 @@ class Endings(runs.RunCase):
         self.assertIn("on.end of step", launched.output())
         self.assertIn("it was ended on request", launched.output())
 
+    def test_commands_do_not_outlive_the_launcher(self):
+        settings = {"train.steps": 100_000, "train.stop_when.no_better": None,
+                    "on.checkpoint": "touch saving; sleep 1000"}
+        launched = self.start("killed", settings)
+        launched.wait_for("on.checkpoint", (self.home / "saving").exists)
+        launched.signal(signal.SIGKILL)
+        launched.end()
+        self.wait_for_no_processes()
+
 
 if __name__ == "__main__":
     runs.main()

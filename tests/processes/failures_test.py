@@ -169,22 +169,23 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGINT)
         self.assertEqual(self.end_soon(launched), 130)
 
-    def caught(self, pid):
-        """The signals that a process catches, as a number with a bit for each."""
+    @staticmethod
+    def handles(how, launched, number):
+        """Whether a process catches (SigCgt) or ignores (SigIgn) a signal."""
         try:
-            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+            status = pathlib.Path(f"/proc/{launched.process.pid}/status").read_text()
         except OSError:
-            return 0
-        return int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+            return False
+        signals = int(next(line for line in status.splitlines() if line.startswith(how)).split()[1], 16)
+        return bool(signals & 1 << (number - 1))
 
     def stopped_while_it_loads(self, run):
-        """A resume that has been suspended before main(): there it counts stops, which needs one more signal."""
+        """A resume that has been suspended before main(): there it counts stops, and ignores one signal more."""
         for _ in range(50):
             launched = self.launch("resume", f"runs/{run.path.name}", "--set", "train.steps=100000")
-            bit = 1 << (signal.SIGINT - 1)
-            launched.wait_for("it to catch Ctrl-C", lambda: self.caught(launched.process.pid) & bit)
+            launched.wait_for("it to catch Ctrl-C", lambda: self.handles("SigCgt", launched, signal.SIGINT))
             runs.stop_process(launched.process.pid)
-            if not self.caught(launched.process.pid) & 1 << (signal.SIGUSR2 - 1):
+            if not self.handles("SigIgn", launched, signal.SIGXFSZ):
                 return launched
             launched.signal(signal.SIGKILL)
             launched.end()
@@ -193,11 +194,12 @@ class Failures(runs.RunCase):
     def test_stop_before_a_resume_has_begun_prints_a_line(self):
         run = self.train("early", {"train.steps": 4})
         before = sorted(path.name for path in run.path.iterdir())
-        for number in (signal.SIGINT, signal.SIGTERM):
+        # As a shell expects it, which then ends its script. That of `strait stop` is no signal to the script.
+        for number, code in ((signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, -signal.SIGTERM), (signal.SIGUSR2, 130)):
             launched = self.stopped_while_it_loads(run)
             launched.signal(number)
             launched.signal(signal.SIGCONT)
-            self.assertEqual(launched.end(), -number)  # as a shell expects it, which then ends its script
+            self.assertEqual(launched.end(), code)
             self.assertRegex(launched.output(), r"\A(.*\n)*strait: interrupted[^\n]*\n\Z")
         self.assertEqual(sorted(path.name for path in run.path.iterdir()), before)
 
@@ -214,6 +216,32 @@ class Failures(runs.RunCase):
         self.assertEqual(launched.output(), "strait: interrupted before any process was started; the same command starts again\n")
         self.assertFalse((self.home / "runs").exists())
         self.wait_for_no_processes()  # the tokenizer sees the end of its input
+
+    @staticmethod
+    def lock_pid(run):
+        try:
+            return json.loads((run.path / "lock").read_text())["pid"]
+        except (OSError, ValueError):
+            return None
+
+    def test_strait_stop_while_a_resume_chooses_its_checkpoint_is_not_silent(self):
+        run = self.train("asked", {"train.steps": 4})
+        for _ in range(50):
+            launched = self.launch("resume", "runs/asked", "--set", "train.steps=100000")
+            launched.wait_for("its lock", lambda: self.lock_pid(run) == launched.process.pid)
+            runs.stop_process(launched.process.pid)
+            if not self.handles("SigIgn", launched, signal.SIGXFSZ):
+                break
+            launched.signal(signal.SIGKILL)
+            launched.end()
+        else:
+            self.fail("it takes the run's lock only when it launches the run")
+        launched.signal(signal.SIGUSR2)  # of `strait stop`
+        launched.signal(signal.SIGCONT)
+        self.assertEqual(launched.end(), 130, launched.output())
+        self.assertIn("strait: interrupted before any process was started; the same command starts again\n",
+                      launched.output())
+        self.wait_for_no_processes()
 
     def test_run_survives_closed_terminal(self):
         launched = self.endless()

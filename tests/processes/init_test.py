@@ -108,6 +108,9 @@ class Init(runs.RunCase):
         folder = self.home / "first steps"
         text = (folder / "quickstart.toml").read_text()
         self.assertNotIn('"recipes/', text)
+        self.assertIn("#     strait run 'first steps/quickstart.toml'\n", text)
+        self.assertNotIn("./strait", text)
+        self.assertIn("strait: init --list takes no name", self.ended(10, "init", "--list", "quickstart")[1])
         for part in ("data/dates.jsonl", "data/dates-eval.jsonl", "models/tiny-gpt2/config.json"):
             self.assertEqual(runs.hash_of(folder / part), runs.hash_of(runs.ROOT / "recipes" / part))
         recipe = tomllib.loads(text)

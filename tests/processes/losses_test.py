@@ -118,6 +118,14 @@ class Losses(runs.RunCase):
         (event,) = launched.run.events("replica_left")
         self.assertEqual(event["text"], "on request")
 
+    def test_the_only_replica_is_told_how_its_run_ends(self):
+        launched = self.start("single", {"pipeline.replicas": 1, "sync.on_loss": None, "sync.method": None})
+        launched.at_step(3)
+        self.assertIn("it is the last one; end the run with: strait stop runs/single",
+                      self.ended(10, "stop", "runs/single", "--replica", "0")[1])
+        self.ok("stop", "runs/single")
+        self.assertEqual(launched.end(), 0, launched.output())
+
     def test_lost_replica_ends_run_by_default(self):
         launched = self.start("stops", {"sync.on_loss": None})
         launched.at_step(3)

@@ -80,7 +80,7 @@ class Verbs(runs.RunCase):
             words = [self.program, "track", "tracked", "--to", to, "--project", "tests"]
             done = subprocess.run(words, cwd=self.home, env=env, capture_output=True, text=True)
             if not has_package(to):
-                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.returncode, 10)
                 self.assertIn(f"{to} is not installed for ", done.stderr)
                 continue
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -135,10 +135,25 @@ class Verbs(runs.RunCase):
         with self.assertRaises(urllib.error.HTTPError):
             get(f"http://127.0.0.1:{port}/")
         code, _, err = self.strait(*words)
-        self.assertEqual((code, f"strait: port {port} of 127.0.0.1 cannot be bound" in err), (1, True), err)
+        self.assertEqual((code, f"strait: port {port} of 127.0.0.1 cannot be bound" in err), (10, True), err)
         self.scrape(port)
         launched.end_by(signal.SIGINT, 0)
         self.assertEqual(tracker.end(), 0, tracker.output())
+        self.assertIn("strait: no run is live in runs/live, and Prometheus asks for", self.ended(10, *words)[1])
+
+    def test_what_cannot_be_tracked_is_one_sentence(self):
+        run = self.train("odd", {"train.steps": 3})
+        with open(run.path / "metrics.jsonl", "ab") as metrics:
+            metrics.write(b'{"step": 4, "lo\n[5]\n{"loss": 1}\n\xff\n')
+        self.assertIn("3 steps sent to tensorboard, up to step 3", self.ok("track", "odd", "--to", "tensorboard"))
+        (run.path / "tracked.json").write_text("{")
+        self.assertRegex(self.ended(32, "track", "odd", "--to", "tensorboard")[1],
+                         r"\Astrait: runs/odd/tracked.json is damaged [^\n]*\n\Z")
+        (run.path / "tracked.json").unlink()
+        (run.path / "tracked.next").mkdir()  # as on a disk that cannot be written
+        self.assertRegex(self.ended(31, "track", "odd", "--to", "tensorboard")[1],
+                         r"\Astrait: cannot use runs/odd/tracked.next: [^\n]*\n\Z")
+        (run.path / "tracked.next").rmdir()
 
     def scrape(self, port):
         """By the real one, where it is installed."""
@@ -180,6 +195,15 @@ class Verbs(runs.RunCase):
         self.assertEqual(second["results"]["loss"], self.run_of("two").metrics()[-1]["loss"])
         self.assertEqual(first["results"]["sent_bytes"],
                          sum(m[key] for m in self.run_of("one").metrics() for key in m if key.startswith("bytes_")))
+        # As a run that ends in NaN leaves it: the last finite loss is not the loss of its last step.
+        file = self.home / "runs/one/metrics.jsonl"
+        *before, last = file.read_text().splitlines()
+        file.write_text("\n".join([*before, json.dumps(json.loads(last) | {"loss": None})]) + "\n")
+        self.assertRegex(self.ok("compare", "one", "two"), r"(?m)^loss +not finite +[\d.]+$")
+        self.assertIsNone(json.loads(self.ok("compare", "one", "two", "--json"))[0]["results"]["loss"])
+        # One that was moved aside has the name of the one that replaced it.
+        self.ok("run", self.write_recipe("two", {"train.steps": 2}), "--replace")
+        self.assertRegex(self.ok("compare", "two", "two.old-1"), r"\A +runs/two +runs/two.old-1\n")
 
     def test_runs_are_compared_on_a_page(self):
         self.train("one", {"train.steps": 2, "data.eval": "train.jsonl"})
@@ -208,7 +232,8 @@ class Verbs(runs.RunCase):
         self.assertIn("2000 Mbit/s", "\n".join(table))
         for words, said in ((["--fit", "7B", "--set", "train.batch=64"], "name a recipe"), ([], "needs an argument, recipe"),
                             (["--fit", "13B"], "1B, 3B, 7B"),
-                            ([recipe, "--megabits", 9], "--fit"), (["--fit", recipe, "--emit", "commands"], "--fit")):
+                            ([recipe, "--megabits", 9], "--fit"), (["--fit", recipe, "--emit", "commands"], "--fit"),
+                            ([recipe, "--emit", "commands", "--json"], "--json")):
             code, _, err = self.strait("plan", *words)
             self.assertEqual((code, said in err), (10, True), err)
 

@@ -111,6 +111,26 @@ TEST(PipedProcess, ReadsShortLinesThatCameWhileItWrote) {
   EXPECT_EQ(lines, kLines);
 }
 
+TEST(PipedProcess, LooksLoseNoLineOfAProgramThatGoesOnWriting) {
+  const ScratchDirectory scratch;
+  const std::string file = (scratch.path() / "lines").string();
+  constexpr int kLines = 60'000;
+  {
+    std::ofstream out(file);
+    for (int i = 0; i < kLines; ++i) out << i << std::string(1000, ' ') << '\n';
+  }
+  PipedProcess program({"dd", "if=" + file, "bs=16M", "status=none"});
+  std::string line;
+  int lines = 0;
+  for (auto result = ReadResult::timeout; result != ReadResult::end;) {
+    result = program.read_line(line, std::chrono::steady_clock::now());
+    if (result == ReadResult::line) {
+      ASSERT_EQ(line.substr(0, line.find(' ')), std::to_string(lines++));
+    }
+  }
+  EXPECT_EQ(lines, kLines);
+}
+
 TEST(PipedProcess, ReportsExitStatusAndStderr) {
   PipedProcess failing({"sh", "-c", "echo it broke >&2; exit 7"});
   EXPECT_EQ(failing.wait_until(soon())->code, 7);

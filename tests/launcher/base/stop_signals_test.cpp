@@ -5,6 +5,8 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "launcher/base/errors.h"
+
 namespace strait::base {
 namespace {
 
@@ -79,6 +81,21 @@ TEST(StopSignalsDeathTest, AnnouncedStopIsNotSilent) {
     announce();
   };
   EXPECT_EXIT(held(), Stopped(SIGINT), "^interrupted early\n$");
+  // Of `strait stop`: no signal of a user that a script ends by.
+  const testing::ExitedWithCode asked(number(ExitCode::interrupted));
+  EXPECT_EXIT((announce(), std::raise(kAskSignal)), asked, "^interrupted early\n$");
+  const auto asked_after_a_launch = [&] {
+    announce();
+    { const StopSignals signals; }
+    std::raise(kAskSignal);
+  };
+  EXPECT_EXIT(asked_after_a_launch(), asked, "^interrupted early\n$");
+  const auto asked_while_held = [&] {
+    StopSignals::hold();
+    std::raise(kAskSignal);
+    announce();
+  };
+  EXPECT_EXIT(asked_while_held(), asked, "^interrupted early\n$");
   const auto ignored = [&] {
     std::signal(SIGINT, SIG_IGN);
     announce();

@@ -34,6 +34,12 @@ TEST(TextTable, WhatDoesNotFitFollowsBelowWithTheKeys) {
 
 TEST(TextTable, NarrowScreenGetsEachColumnAlone) { EXPECT_EQ(table_lines(table(), 1).size(), 9U); }
 
+TEST(TextTable, LinesEndWithoutBlanks) {
+  const std::vector<TextColumn> texts = {{"run", {"dates"}, Kind::key},
+                                         {"a", {"longer"}, Kind::text}};
+  EXPECT_THAT(table_lines(texts), ElementsAre("run    a", "dates  longer"));
+}
+
 TEST(TextTable, CharactersAreCountedNotBytes) {
   const std::vector<TextColumn> letters = {{"ä", {"é"}, Kind::key}, {"n", {"1"}}};
   EXPECT_EQ(table_text(letters), "  ä  n\n  é  1\n");

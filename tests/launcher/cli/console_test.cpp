@@ -131,6 +131,16 @@ TEST_F(ConsoleTest, OneLineAtTheEndSumsWhatWasSent) {
                         "(117.0x fewer than a bfloat16 all-reduce)\n"));
 }
 
+TEST_F(ConsoleTest, NothingIsSavedWhereReplicasSumInSharedMemory) {
+  Console& out = console(Style::plain);
+  out.training(Step{}, Step{300});
+  run::StepLine one = line(4);
+  one.sync = {{.process = "0.0", .rounds = 1, .sent_bytes = 100, .bfloat16_bytes = 0}};
+  out.step(one);
+  out.ended({});
+  EXPECT_THAT(paper_.all, HasSubstr("\nsent      replicas 100 B\n"));
+}
+
 TEST_F(ConsoleTest, StoppedRunShowsItsLastStep) {
   Console& out = console(Style::plain);
   out.training(Step{}, Step{300});

@@ -112,8 +112,50 @@ TEST(Report, ShowsEvaluationLosses) {
             json::parse("[[2,5.5,5.5],[4,4.25,4.25]]"));
 }
 
+// A resume from an earlier checkpoint takes back what came after it; so does a restart.
+TEST(Report, ShowsNothingThatAResumeHasTakenBack) {
+  ReportData report;
+  report.add_event({{"event", "training"}, {"from", 0}, {"to", 20}});
+  for (const int step : {3, 5, 6, 9}) {
+    report.add_event({{"event", "evaluated"}, {"step", step}, {"loss", 10.0 - step}});
+    report.add_event({{"event", "checkpoint"}, {"step", step}});
+  }
+  report.add_event({{"event", "checkpoint_failed"}, {"step", 9}, {"text", "disk full"}});
+  report.add_event({{"event", "training"}, {"from", 5}, {"to", 8}});
+  report.add_event({{"event", "evaluated"}, {"step", 8}, {"loss", 6.5}});
+  report.add_event({{"event", "checkpoint"}, {"step", 8}});
+  const std::string page = report_page(report, {});
+  EXPECT_EQ(figure(page, "Evaluation loss")["points"],
+            json::parse("[[3,7,7],[5,5,5],[8,6.5,6.5]]"));
+  EXPECT_THAT(page, HasSubstr("<dt>evaluation loss</dt><dd>6.5</dd>"));
+  EXPECT_EQ(
+      drawn(page)["marks"],
+      json::parse(R"([[3,"checkpoint","checkpoint"],[5,"checkpoint","checkpoint"],)"
+                  R"([9,"fault","checkpoint failed: disk full"],[8,"checkpoint","checkpoint"]])"));
+}
+
+TEST(Report, SaysThatTheLastLossIsNotFinite) {
+  ReportData report;
+  EXPECT_EQ(report.last_loss_text(), "-");
+  const auto expect_loss = [&](const std::string& last, const std::string& change) {
+    EXPECT_EQ(report.last_loss_text(), last);
+    EXPECT_EQ(report.last_loss().has_value(), last != "not finite");
+    EXPECT_THAT(report_page(report, {}), HasSubstr("<dt>loss</dt><dd>" + change + "</dd>"));
+  };
+  report.add({{"step", 1}, {"loss", nullptr}, {"targets", 7}});
+  expect_loss("not finite", "not finite");
+  report.add({{"step", 2}, {"loss", 4.0}, {"targets", 7}});
+  expect_loss("4", "4 to 4");
+  report.add({{"step", 3}, {"loss", nullptr}, {"targets", 0}});  // it has no loss
+  expect_loss("4", "4 to 4");
+  report.add({{"step", 4}, {"loss", nullptr}, {"targets", 7}});
+  expect_loss("not finite", "4 to not finite");
+  report.add({{"step", 5}, {"loss", nullptr}, {"targets", 0}});
+  expect_loss("not finite", "4 to not finite");
+}
+
 // Two steps of one boundary and one replica.
-ReportData trained() {
+ReportData trained(std::uint64_t bfloat16_bytes = 6000) {
   ReportData report;
   trace::BoundaryMetrics boundary;
   boundary.boundary = "0.0>1.0";
@@ -125,7 +167,7 @@ ReportData trained() {
   trace::SyncMetrics sync;
   sync.process = "0.0";
   sync.sent_bytes = 500;
-  sync.bfloat16_bytes = 6000;
+  sync.bfloat16_bytes = bfloat16_bytes;
   for (const int step : {1, 2}) {
     report.add({{"step", step},
                 {"loss", 5.0 / step},
@@ -140,6 +182,15 @@ ReportData trained() {
                 {"sync", rows(std::vector{sync})}});
   }
   return report;
+}
+
+TEST(Report, ComparesNothingWithSumsInSharedMemory) {
+  ReportPlan plan = some_plan();
+  plan.sync_speeds["0.0"] = 1000;
+  const std::string page = report_page(trained(0), plan);
+  EXPECT_THAT(page, HasSubstr("<dt>raw would have sent</dt><dd>16.0 kB</dd>"));
+  EXPECT_THAT(page, testing::Not(HasSubstr("of replicas, in bfloat16")));
+  EXPECT_THAT(page, testing::Not(HasSubstr("raw on the same links")));
 }
 
 TEST(Report, BeginsWithWhatTheRunDid) {
@@ -206,11 +257,12 @@ TEST(Report, ShowsBoundariesLinksReplicasAndMemory) {
 
 TEST(Report, TakesThePlanOfARunWithoutSecrets) {
   std::ifstream stream("tests/launcher/recipe/plan.json");
-  const plan::Plan plan = plan::plan_from_json(json::parse(stream));
+  plan::Plan plan = plan::plan_from_json(json::parse(stream));
+  plan.recipe.model.path = "models/tiny/";
   const ReportPlan shown = report_plan(plan, "as printed", {});
   EXPECT_EQ(shown.memory_bytes.size(), 4U);
   EXPECT_TRUE(shown.staleness.has_value());
-  EXPECT_THAT(shown.summary, HasSubstr("2 stages, 2 replicas"));
+  EXPECT_THAT(shown.summary, HasSubstr("tiny; 2 stages, 2 replicas"));
   EXPECT_EQ(shown.text, "as printed");
 }
 

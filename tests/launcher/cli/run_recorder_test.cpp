@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -198,6 +200,60 @@ TEST_F(RunRecorderTest, ContinuesWhenFilesCannotBeWritten) {
   EXPECT_NO_THROW(recorder.training(Step{}, Step{300}));
   EXPECT_NO_THROW(recorder.step(line(1)));
   EXPECT_NO_THROW(recorder.ended({}));
+}
+
+// No file of this process can grow beyond what one has now: as on a full disk, writes fail.
+class FullDisk {
+ public:
+  explicit FullDisk(const std::filesystem::path& file) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit full{std::filesystem::file_size(file), before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &full);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(RunRecorderTest, EventsThatAFullDiskRefusesAreWrittenLater) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  recorder.training(Step{}, Step{300});
+  {
+    const FullDisk full(directory.events());
+    recorder.evaluated({Step{2}, 3.0, 900});
+    recorder.evaluated({Step{4}, 3.1, 900});
+  }
+  recorder.checkpointed(Step{5});
+  const auto events = lines(directory.events());
+  ASSERT_GE(events.size(), 3U);
+  EXPECT_EQ(events[events.size() - 3].at("step"), 2);
+  EXPECT_EQ(events[events.size() - 2].at("loss"), 3.1);
+  EXPECT_EQ(events.back().at("event"), "checkpoint");
+}
+
+TEST_F(RunRecorderTest, StatusSaysHowARunHasEndedOnAFullDisk) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  recorder.training(Step{}, Step{300});
+  ProcessReport report;
+  report.host = "a-host";
+  recorder.reports(std::vector<ProcessReport>(4, report));
+  const FullDisk full(directory.status());
+  Outcome outcome;
+  outcome.code = base::ExitCode::storage_full;
+  outcome.cause = "no space";
+  recorder.ended(outcome);
+  EXPECT_EQ(status().at("state"), "ended");
+  EXPECT_EQ(status().at("outcome").at("cause"), "no space");
+  EXPECT_FALSE(std::filesystem::exists(run_ / "status.json.next"));
 }
 
 }  // namespace

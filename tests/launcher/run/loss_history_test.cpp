@@ -144,6 +144,29 @@ TEST(LossHistory, IsReadFromTheFilesOfARun) {
   EXPECT_EQ(read_losses(run.path(), kGuess).good(), Step{3});
 }
 
+// A full disk takes lines of metrics.jsonl: the rule for an early end counts the evaluations.
+TEST(LossHistory, CountsEvaluationsOfStepsWhoseLinesAreLost) {
+  const ScratchDirectory run;
+  ScratchDirectory::write(run / base::kEventsFile,
+                          R"({"event":"training","from":0,"to":99}
+{"event":"evaluated","step":2,"loss":3.0,"tokens":900}
+{"event":"evaluated","step":4,"loss":3.1,"tokens":900}
+{"event":"evaluated","step":6,"loss":3.2,"tokens":900}
+{"event":"evaluated","step":8,"loss":3.3,"tokens":900}
+)");
+  ScratchDirectory::write(run / base::kMetricsFile,
+                          R"({"step":1,"loss":3.3,"targets":900,"skipped":false}
+{"step":2,"loss":3.2,"targets":900,"skipped":false}
+{"step":7,"loss":3.1,"targets":900,"skipped":false}
+)");
+  const LossHistory history = read_losses(run.path(), kGuess);
+  for (const std::int64_t step : {2, 4, 6, 8}) EXPECT_TRUE(history.evaluation(Step{step})) << step;
+  EXPECT_EQ(history.good(), Step{8});
+  EXPECT_EQ(history.end_reason({3, 0}),
+            "the evaluation loss was not better than the 3 of step 2 for 3 evaluations");
+  EXPECT_EQ(history.skipped_in_a_row(), 0);
+}
+
 // A run at random: finite steps, diverged ones and such that are not finite, saves also after these
 // (a stop), evaluations, prunings, and resumes from any checkpoint. Held against what the losses of
 // its history say of each checkpoint.
