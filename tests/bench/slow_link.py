@@ -1,9 +1,10 @@
 """Codecs over a link on which float32 takes many times a step's compute: seconds a step, bytes and
 losses in the first epoch and later, and what `auto` decides. See README.md.
 
-usage: slow_link.py [--bin FOLDER] [--ratio 29] [--seeds 2] [--steps 10] [--codecs CODEC ...] [--quick]
+usage: slow_link.py [--bin FOLDER] [--ratio 29] [--rate MBITS] [--seeds 2] [--epoch 2] [--steps 10]
+                    [--codecs CODEC ...] [--quick]
 
---ratio 0: the link is as wide as the machine makes it.
+--ratio 0: the link is as wide as the machine makes it. --epoch: steps of an epoch.
 """
 
 import json
@@ -11,13 +12,13 @@ import os
 import pathlib
 import random
 import statistics
+import sysconfig
 import tempfile
 
 import machinery
 
 MICRO_BATCHES = 8
 ROWS = 2  # of a micro-batch: its message has several chunks
-EPOCH = 2  # steps
 BATCH = MICRO_BATCHES * ROWS
 WARM = 2  # steps before times count
 MODEL = {"n_embd": 384, "n_layer": 4, "n_head": 6, "n_positions": 128}
@@ -29,26 +30,40 @@ def bits(forward, backward):
     return {f"codec.{key}": value for key, value in settings.items()}
 
 
+def transform(forward, backward, first):
+    settings = {"forward": "transform", "forward_bits": forward, "first_bits": first, "backward": "transform",
+                "backward_bits": backward}
+    return {f"codec.{key}": value for key, value in settings.items()}
+
+
 CODECS = {
     "raw bf16": {"codec.wire_dtype": "bfloat16"}, "6/6": bits(6, 6), "4/4": bits(4, 4), "2/4": bits(2, 4),
+    "transform 6/6, first 8": transform(6, 6, 8), "transform 4/5, first 6": transform(4, 5, 6),
+    "transform 4/4, first 6": transform(4, 4, 6), "budget": {"codec.budget": "0.1 %"},
     "auto": {"codec.forward": "auto", "codec.backward": "auto"},
 }
 
 
 def file_name(codec):
-    return codec.replace(" ", "-").replace("/", "-")
+    return codec.replace(",", "").replace(" ", "-").replace("/", "-")
 
 
-def make_bench(folder, model, steps):
+def code_lines(length, count):
+    """So many pieces of the standard library of the Python that runs us, each a line of this length."""
+    folder = pathlib.Path(sysconfig.get_path("stdlib"))
+    text = " ".join(file.read_text(errors="ignore") for file in sorted(folder.glob("*.py"))[:40])
+    text = " ".join(text.encode("ascii", "ignore").decode().split())
+    places = random.Random(machinery.SEED).sample(range(len(text) // length), count)
+    return [text[place * length:(place + 1) * length] for place in places]
+
+
+def make_bench(folder, model, epoch, steps):
     (folder / "model").mkdir()
     config = {**machinery.MODEL, **model, "tie_word_embeddings": False}
     (folder / "model/config.json").write_text(json.dumps(config))
     row = model["n_positions"]
-    chance = random.Random(machinery.SEED)
-    letters = "abcdefghijklmnopqrstuvwxyz "
     # With the token that ends a text each line is one row.
-    lines = ("".join(chance.choices(letters, k=row - 1)) for _ in range(EPOCH * BATCH))
-    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    (folder / "text.txt").write_text("\n".join(code_lines(row - 1, epoch * BATCH)) + "\n")
     settings = {"data.row": row, "data.shuffle": True, "pipeline.stages": 2, "train.steps": steps}
     settings |= {"train.batch": BATCH, "train.micro_batch": ROWS, "checkpoint.every": 0}
     for name, codec in {"raw fp32": {}, **CODECS}.items():
@@ -88,14 +103,14 @@ def rate_for(program, folder, ratio):
 
 
 def main():
-    options = machinery.options_of(__doc__, ratio=29.0, rate=None, seeds=2, steps=10, codecs=CODECS)
+    options = machinery.options_of(__doc__, ratio=29.0, rate=0.0, seeds=2, epoch=2, steps=10, codecs=CODECS)
     if options.quick:
         options.seeds, options.steps = 1, 6
     program = options.bin / "strait"
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        make_bench(folder, SMALL if options.quick else MODEL, options.steps)
+        make_bench(folder, SMALL if options.quick else MODEL, options.epoch, options.steps)
         if options.rate:
             rate = int(options.rate * 1e3)
         else:
@@ -105,13 +120,14 @@ def main():
 
 def measure(program, folder, options, rate):
     print(f"link: {rate / 1e3:.2f} Mbit/s" if rate else "link: not shaped")
-    print("seed  codec     s a step:  first epoch  later  MB a direction: first  later  loss: first  last epoch")
+    print("seed  codec                   s a step:  first epoch  later  MB a direction: first  later  loss: first  last epoch")
     for seed in range(1, options.seeds + 1):
         for codec in options.codecs:
             one = Measurement(program, folder, codec, seed, rate)
-            print(f"{seed:4}  {codec:8}  {one.seconds(0, EPOCH):22.3f}  {one.seconds(EPOCH, None):5.3f}"
-                  f"  {one.megabytes(0, EPOCH):21.3f}  {one.megabytes(EPOCH, None):5.3f}"
-                  f"  {one.loss(0, EPOCH):11.4f}  {one.loss(-EPOCH, None):10.4f}",
+            epoch = options.epoch
+            print(f"{seed:4}  {codec:22}  {one.seconds(0, epoch):22.3f}  {one.seconds(epoch, None):5.3f}"
+                  f"  {one.megabytes(0, epoch):21.3f}  {one.megabytes(epoch, None):5.3f}"
+                  f"  {one.loss(0, epoch):11.4f}  {one.loss(-epoch, None):10.4f}",
                   flush=True)
             for text in one.decisions:
                 print(f"      {text}")

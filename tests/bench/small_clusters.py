@@ -1,10 +1,11 @@
 """Layouts and rows that strait plan chooses for small clusters of unequal hosts, really run. See README.md.
 
 usage: small_clusters.py [--bin FOLDER] [--steps 10] [--first 1] [--clusters 20] [--quick]
+       small_clusters.py --every [--steps 8] [--first 1] [--clusters 3]
        small_clusters.py --replicas [--batch 128] [--steps 20]
 
 Hosts are namespaces with shares of a core (cgroups) and lines of their own; probed, planned, run. A cluster is
-drawn from its number. --replicas: instead, a fast replica alone, and with one that is ten times
+drawn from its number. --every: of clusters of two hosts, all layouts. --replicas: instead, a fast replica alone, and with one that is ten times
 slower; the loss is that of the last five steps. Needs root.
 """
 
@@ -24,7 +25,6 @@ sys.path[:0] = [str(machinery.ROOT / "tests/hosts"), str(machinery.ROOT / "tests
 
 import control_group
 import hosts
-import namespace_host
 
 MODEL = {"model_type": "gpt2", "vocab_size": 257, "n_positions": 64, "n_embd": 256, "n_layer": 8, "n_head": 4,
          "tie_word_embeddings": False}
@@ -76,15 +76,37 @@ class Cluster:
         return planned["load"]["step_seconds"], taken, planned
 
 
+def blocks_of(plan):
+    return ", ".join(f"{p['host']} {p['chunks'][0][1] - p['chunks'][0][0] + 1}" for p in plan["processes"])
+
+
 def chosen_and_even(cluster, number, shares):
     layers, stages = 2 if cluster.options.quick else MODEL["n_layer"], len(shares)
     cuts = [layers * i // stages for i in range(stages + 1)]
     even = {"pipeline.stages": stages, "pipeline.partition": [[a, b - 1] for a, b in zip(cuts, cuts[1:])]}
     forecast, taken, plan = cluster.forecast_and_measured("chosen", {"pipeline.stages": "auto"})
     even_forecast, even_taken, _ = cluster.forecast_and_measured("even", even)
-    layout = ", ".join(f"{p['host']} {p['chunks'][0][1] - p['chunks'][0][0] + 1}" for p in plan["processes"])
     print(f"{number:7} {forecast:9.3f} {taken:9.3f} {even_forecast:9.3f} {even_taken:9.3f} "
-          f"{even_forecast / forecast:9.2f} {even_taken / taken:9.2f}  {layout}", flush=True)
+          f"{even_forecast / forecast:9.2f} {even_taken / taken:9.2f}  {blocks_of(plan)}", flush=True)
+
+
+def every_layout(cluster, number):
+    """The chosen layout, and how far it is from the best one of all."""
+    forecast, chosen, plan = cluster.forecast_and_measured("chosen", {"pipeline.stages": "auto"})
+    layers, names = 2 if cluster.options.quick else MODEL["n_layer"], cluster.settings["hosts.list"]
+    layouts = [([name], [layers]) for name in names]
+    layouts += [(order, [cut, layers - cut]) for order in (names, names[::-1]) for cut in range(1, layers)]
+    taken = {}
+    for place, (order, blocks) in enumerate(layouts):
+        ends = [sum(blocks[:i]) for i in range(len(blocks) + 1)]
+        settings = {"hosts.list": order, "pipeline.stages": len(order),
+                    "pipeline.partition": [[a, b - 1] for a, b in zip(ends, ends[1:])]}
+        text = ", ".join(f"{name} {count}" for name, count in zip(order, blocks))
+        taken[text] = cluster.forecast_and_measured(f"layout-{place}", settings)[1]
+        print(f"{number:7} {text:20} {taken[text]:9.3f}", flush=True)
+    best = min(taken, key=taken.get)
+    print(f"{number:7} chosen: {blocks_of(plan)} (and ends), forecast {forecast:.3f}, measured {chosen:.3f}; "
+          f"best: {best}, {taken[best]:.3f}; chosen / best {chosen / taken[best]:.3f}", flush=True)
 
 
 def rows_of_replicas(cluster):
@@ -102,28 +124,24 @@ def rows_of_replicas(cluster):
 
 
 def main():
-    options = machinery.options_of(__doc__, steps=10, first=1, clusters=20, replicas=False, batch=128)
+    options = machinery.options_of(__doc__, steps=10, first=1, clusters=20, every=False, replicas=False,
+                                   batch=128)
     if not control_group.usable():
         print("skipped: needs root, and cgroups that it may write")
         sys.exit(77)
-    if hosts.INSIDE not in os.environ:
-        if reason := hosts.fetch_ssh():
-            print(f"skipped: {reason}")
-            sys.exit(77)
-        hosts.enter_namespace()
-    if not hosts.has_namespaces():
-        sys.exit(77)
-    namespace_host.make_bridge()
+    hosts.require_namespaces()
     if options.quick:
         options.steps, options.clusters = 3, 1
     print(f"seconds a step; load {os.getloadavg()[0]:.1f}")
-    if options.replicas:
+    if options.every:
+        print("cluster layout             measured")
+    elif options.replicas:
         print("replicas              forecast  measured   / alone      loss  rows of each")
     else:
         print("cluster   chosen  measured      even  measured  forecast  measured  blocks (and ends) of each host")
     for number in range(options.first, options.first + options.clusters):
         chance = random.Random(number)
-        count = 2 if options.quick else chance.randint(2, 4)
+        count = 2 if options.quick or options.every else chance.randint(2, 4)
         # Not more than two cores together: a run is to have what its plan says.
         shares = [chance.choice((0.5, 0.25, 0.12)) for _ in range(count)]
         megabits = [chance.choice((20, 50, 200)) for _ in range(count)]
@@ -133,7 +151,10 @@ def main():
             cluster = Cluster(options, pathlib.Path(place), shares, megabits, until)
             if options.replicas:
                 return rows_of_replicas(cluster)
-            chosen_and_even(cluster, number, shares)
+            if options.every:
+                every_layout(cluster, number)
+            else:
+                chosen_and_even(cluster, number, shares)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ SETTINGS = {
     "AdamW, beta2 0.999, float32 moments": {"train.betas": [0.9, 0.999]},
     "AdamW, beta2 0.999, bfloat16 moments": {"train.betas": [0.9, 0.999], "train.moments": "bfloat16"},
     "AdamW, beta2 0.999, int8 moments": {"train.betas": [0.9, 0.999], "train.moments": "int8"},
+    "Muon": {"train.optimizer": "muon"}, "Muon, int8 moments": {"train.optimizer": "muon", "train.moments": "int8"},
 }
 
 

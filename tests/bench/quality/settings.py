@@ -31,7 +31,7 @@ SETTINGS = {
     **dict(named("delta", "6/8/8 6/6/8 6/5/8 5/8/8 5/6/8 5/5/8 4/8/8 4/6/8 4/5/8 4/4/8 3/6/8 2/4/8")),
     "delta 2/4, first 8, groups of 32": coded("delta", 2, 4, 8) | {"group": 32},
     **{f"delta 4/delta {bits}, first 8": coded("delta", 4, bits, 8) | {"backward": "delta"} for bits in (5, 3, 2)},
-    **dict(named("transform", "6/6/6 4/5/6 4/4/6 6/6/8 5/6/8 4/6/8 4/5/8")),
+    **dict(named("transform", "6/6/6 4/5/6 4/4/6 6/6/8 5/6/8 4/6/8 4/5/8 6/6/7 4/5/7")),
     "auto": {"forward": "auto", "backward": "auto"},
     "delta 4/8, first bf16": coded("delta", 4, 8, 16),
     "delta 2/4, first bf16": coded("delta", 2, 4, 16),
