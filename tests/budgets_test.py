@@ -31,10 +31,10 @@ LISTS = {
     "framework/sync/packet.cpp": 420,  # the sections of a packet, which no other source sees, and its values
     "framework/codec/activation_cache.cpp": 370,
     "launcher/planner/sync_offer.cpp": 370,  # one forecast: of rounds, lines and consensus
+    "launcher/planner/forecast_text.cpp": 360,  # one text: what a plan says of a run's time
     "kernels/expert_products.cpp": 365,  # forward and backward of one layer
     "schedules/simulate.cpp": 425,  # one simulation: actions, messages, and the threads of links
     "stages/replica_sync.cpp": 475,
-    "models/tensor_names.cpp": 390,  # one subject: names in files, of models and of adapters
     "stages/stage.cpp": 380,  # constructs all parts, with the names of what Muon updates
     "stages/adamw.cpp": 400,  # updates of whole parameters, and in parts: narrow, off-loaded or by Muon; of a share
     "launcher/recipe/plan.h": 175,  # one value: the plan, with the parts of a step
