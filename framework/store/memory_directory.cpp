@@ -1,5 +1,7 @@
 #include "framework/store/memory_directory.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -27,11 +29,12 @@ void remove_abandoned() {
         status.st_uid != ::geteuid()) {
       continue;
     }
+    // Without O_CREAT: its owner, or another process here, may be removing it.
+    const FileDescriptor lock(::open((entry / kOwnerLock).c_str(), O_RDWR | O_CLOEXEC));
+    if (!lock.open() || ::flock(lock.number(), LOCK_EX | LOCK_NB) != 0) continue;
     std::error_code ignored;
-    if (!fs::exists(entry / kOwnerLock, ignored)) continue;
-    const FileDescriptor lock = try_lock(entry / kOwnerLock);
     // The directory may have been removed and made again since it was listed.
-    if (lock.open() && is_same_file(lock, entry / kOwnerLock)) fs::remove_all(entry, ignored);
+    if (is_same_file(lock, entry / kOwnerLock)) fs::remove_all(entry, ignored);
   }
 }
 

@@ -9,6 +9,11 @@
 namespace strait::run {
 
 namespace fs = std::filesystem;
+namespace {
+
+constexpr std::chrono::milliseconds kRoomInterval{500};  // between looks for room on the disk
+
+}  // namespace
 
 MemoryCheckpoints::MemoryCheckpoints(const plan::RunFile& run, CheckpointTable& table,
                                      std::function<bool(std::size_t)> lost)
@@ -217,6 +222,34 @@ void MemoryCheckpoints::save(const Held& one, const fs::path& to,
   if (first) std::rethrow_exception(first);
 }
 
+void MemoryCheckpoints::save_where_room(const Held& one, const Recovery& with) const {
+  const fs::path folder = table_.folder_here(one.step);
+  for (bool said = false;; said = true) {
+    try {
+      save(one, folder, with.give_up);
+      // A checkpoint of the same step may have been committed on the hosts, with its manifest here
+      // but not its shards.
+      if (!store::is_committed(folder)) with.commit(one.step, one.files);
+      return;
+    } catch (const std::exception& error) {
+      const base::Failure failure = base::describe_failure(error);
+      const bool full = failure.code == base::ExitCode::storage_full;
+      if (!full || with.give_up()) {
+        std::error_code ignored;
+        if (!store::is_committed(folder)) fs::remove_all(folder, ignored);
+        throw;
+      }
+      if (!said) {
+        with.report({"waits_for_room",
+                     fmt::format("the checkpoint of step {} is in memory only, and waits for room "
+                                 "on this machine's disk (a stop gives it up): {}",
+                                 number(one.step), failure.text)});
+      }
+    }
+    std::this_thread::sleep_for(kRoomInterval);
+  }
+}
+
 std::optional<store::Step> MemoryCheckpoints::recover(const Recovery& with) {
   stop();
   const fs::path& run = table_.settings().run;
@@ -230,11 +263,7 @@ std::optional<store::Step> MemoryCheckpoints::recover(const Recovery& with) {
     if (here && *here >= one.step) return std::nullopt;
     if (with.losses.is_bad(one.step)) continue;
     try {
-      const fs::path folder = table_.folder_here(one.step);
-      save(one, folder, with.give_up);
-      // A checkpoint of the same step may have been committed on the hosts, with its manifest here
-      // but not its shards.
-      if (!store::is_committed(folder)) with.commit(one.step, one.files);
+      save_where_room(one, with);
       with.report(
           {"from_memory", fmt::format("the checkpoint of step {} was in memory only; it is on this "
                                       "machine's disk now",

@@ -35,8 +35,9 @@ class MemoryCheckpoints : public MemoryHolder {
             const std::function<bool()>& give_up) const;
 
   // Makes the newest one that is still available a checkpoint on this machine's disk, if it is
-  // newer than what is complete there, and skips checkpoints with bad weights. `commit` writes the
-  // manifest. No hold() follows. Returns its step, if no newer one was committed.
+  // newer than what is complete there, and skips checkpoints with bad weights. Waits while the disk
+  // is full. `commit` writes the manifest. No hold() follows. Returns its step, if no newer one was
+  // committed.
   struct Recovery {
     LossHistory losses;
     std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;
@@ -56,6 +57,7 @@ class MemoryCheckpoints : public MemoryHolder {
              const std::function<void()>& poll) const;
   template <class T>
   T wait_on(std::future<T>& future, std::size_t host) const;
+  void save_where_room(const Held& one, const Recovery& with) const;  // UserError, StoreError
   std::string place_of(const Held& one) const;
 
   const plan::Plan plan_;

@@ -49,6 +49,24 @@ store::Resumable newest(const RunDirectory& directory, bool on_hosts) {
   return *found;
 }
 
+// The first of these steps whose checkpoint is not damaged, with a note of each that is; the first
+// of all if none is whole.
+store::Step newest_whole(const RunDirectory& directory, const std::vector<store::Step>& steps,
+                         RunObserver& observer) {
+  std::string damage;
+  for (const store::Step step : steps) {
+    try {
+      chosen_by_user(directory, step);
+      if (!damage.empty()) observer.note("an older checkpoint is used: " + damage);
+      return step;
+    } catch (const store::StoreError& error) {
+      if (error.kind() != store::StoreError::Kind::corrupt) return step;
+      damage += (damage.empty() ? "" : "; ") + std::string(error.what());
+    }
+  }
+  return steps.front();
+}
+
 bool is_on_hosts(const plan::RunFile& run) {
   return recipe::stores_on_hosts(run.plan.recipe.hosts.backend);
 }
@@ -153,9 +171,12 @@ std::optional<store::Step> good_step_instead(const RunDirectory& directory, cons
                           // do
   }
   if (saved.empty()) return std::nullopt;
-  const store::Step step =
-      step_to_go_on_from(saved, read_losses(directory.path(), model.guess_loss(plan)));
+  const LossHistory losses = read_losses(directory.path(), model.guess_loss(plan));
+  store::Step step = step_to_go_on_from(saved, losses);
   if (step == saved.front()) return std::nullopt;
+  if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) {
+    step = newest_whole(directory, {std::ranges::find(saved, step), saved.end()}, observer);
+  }
   observer.note(
       fmt::format("step {} is the newest checkpoint that is known to be good: the losses of "
                   "the weights of step {} were not finite",

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <fstream>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
@@ -82,6 +85,45 @@ TEST_F(LocalMemory, RecoveryPassesOverRuinedOnes) {
   EXPECT_EQ(memory_.recover({finite_up_to(8, 1), commit, [] { return false; }, [](const auto&) {}}),
             Step{4});
   EXPECT_THAT(committed, ElementsAre(Step{4}));
+}
+
+// A full disk damages nothing: the checkpoint waits in memory, and an older one is not taken.
+TEST_F(LocalMemory, RecoveryWaitsForRoomOnTheDisk) {
+  const auto disk = scratch_ / "run" / "checkpoints";
+  std::filesystem::create_directories(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=64k") != 0) {
+    GTEST_SKIP() << "needs root, which may mount a small disk";
+  }
+  const auto ballast = disk / "ballast";
+  std::ofstream file(ballast);
+  while (file << std::string(4096, 'x') << std::flush) continue;
+  file.close();
+  hold(4);
+  judge(finite_up_to(8));
+  hold(8);
+  std::vector<Step> committed;
+  std::vector<std::string> events;
+  bool stopped = false;
+  const auto recover = [&](bool makes_room) {
+    events.clear();
+    return memory_.recover(
+        {finite_up_to(9),
+         [&](Step step, const std::vector<store::ShardFile>&) { committed.push_back(step); },
+         [&] { return stopped; },
+         [&](const Event& event) {
+           events.push_back(event.name);
+           if (makes_room) std::filesystem::remove(ballast);
+           stopped = !makes_room;
+         }});
+  };
+  EXPECT_EQ(recover(false), std::nullopt);
+  EXPECT_THAT(events, ElementsAre("waits_for_room", "lost_memory"));
+  EXPECT_FALSE(std::filesystem::exists(disk / "step-8"));
+  stopped = false;
+  EXPECT_EQ(recover(true), Step{8});
+  EXPECT_THAT(events, ElementsAre("waits_for_room", "from_memory"));
+  EXPECT_THAT(committed, ElementsAre(Step{8}));
+  EXPECT_EQ(::umount(disk.c_str()), 0);
 }
 
 }  // namespace

@@ -76,6 +76,43 @@ TEST(StepToGoOnFrom, PassesOverWeightsWhoseLossesAreNotFinite) {
   EXPECT_EQ(step_to_go_on_from(saved, losses), store::Step{32});
 }
 
+// Of a run on this machine whose newest checkpoint has bad weights.
+TEST(GoodStepInstead, PassesOverDamagedCheckpoints) {
+  const ScratchDirectory scratch;
+  const RunDirectory directory =
+      RunDirectory::create(scratch / "run", RunDirectory::Existing::refuse);
+  const std::string file = store::weights_name(0, 0);
+  for (const std::int64_t step : {5, 10, 15}) {
+    store::save_checkpoint(directory.path(), step, {file, store::shard_name(0, 0)});
+  }
+  ScratchDirectory::write(directory.path() / "metrics.jsonl",
+                          R"({"step": 11, "targets": 1, "loss": 2.0})"
+                          "\n"
+                          R"({"step": 16, "targets": 1, "loss": null, "skipped": true})"
+                          "\n");
+  plan::Plan plan;
+  plan.recipe.hosts.backend = recipe::BackendKind::local;
+  ModelQuestions model;
+  model.guess_loss = [](const plan::Plan&) { return 0.0; };
+  const auto instead = [&](ResumeNotes& notes) {
+    return good_step_instead(directory, plan, model, notes);
+  };
+  const auto damage = [&](std::int64_t step) {
+    fs::remove(store::checkpoint_directory(directory.path(), store::Step{step}) / file);
+  };
+  ResumeNotes whole;
+  EXPECT_EQ(instead(whole), store::Step{10});
+  damage(10);
+  ResumeNotes older;
+  EXPECT_EQ(instead(older), store::Step{5});
+  EXPECT_THAT(older.all, HasSubstr("an older checkpoint is used: "));
+  EXPECT_THAT(older.all, HasSubstr(file));
+  // If none is whole, the resume says what is wrong with the newest good one.
+  damage(5);
+  ResumeNotes none;
+  EXPECT_EQ(instead(none), store::Step{10});
+}
+
 TEST_F(RestartPoint, IsTheNewestCheckpointThatIsWholeHere) {
   EXPECT_EQ(step_without({1}), 10);
   EXPECT_EQ(notes_.all, "");
