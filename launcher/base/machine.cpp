@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -145,6 +146,21 @@ std::int64_t OwnMemory::peak() {
   all_pages_ = now["VmHWM"];
   file_pages_ = files;
   return peak_ - start_;
+}
+
+void raise_open_files() {
+  constexpr rlim_t kLeast = 128;     // of a launcher or stage with few peers
+  constexpr rlim_t kMost = 1 << 16;  // programs that we start close that many
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (limit.rlim_max < kLeast) {
+    throw UserError(ExitCode::bad_input,
+                    "a process may have no more than {} files open here (ulimit -Hn), and strait "
+                    "needs {}; allow more",
+                    limit.rlim_max, kLeast);
+  }
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, kMost));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int milliseconds_until(std::chrono::steady_clock::time_point deadline) {

@@ -65,6 +65,10 @@ class OwnMemory {
   std::int64_t file_pages_ = 0;  // at the last call
 };
 
+// Raises this process's limit of open files to what it may be: each connection takes several, and
+// ZeroMQ ends the process where it gets none. UserError: the limit is too low for any run.
+void raise_open_files();
+
 // A timeout for poll(2), rounded up; 0: the deadline has passed.
 int milliseconds_until(std::chrono::steady_clock::time_point deadline);
 

@@ -65,6 +65,7 @@ int strait::cli::run_command_line(int argc, char** argv, const std::function<Com
     add(app, command);
   }
   try {
+    base::raise_open_files();
     check_encoding({argv, static_cast<std::size_t>(argc)});
     if (argc > 1) check_verb(app, argv[1]);
     app.parse(argc, argv);

@@ -304,10 +304,11 @@ int run_stage_command(int argc, char** argv,
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("strait-stage"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
-  if (given.count("agent") != 0) return number(run_agent_over_ssh(STDIN_FILENO, STDOUT_FILENO));
-  if (given.count("run-agent") != 0) return number(run_agent_of_parent(STDIN_FILENO));
-  if (given.count("join") != 0) return number(join_with_token(given["join"].as<std::string>()));
   try {
+    base::raise_open_files();
+    if (given.count("agent") != 0) return number(run_agent_over_ssh(STDIN_FILENO, STDOUT_FILENO));
+    if (given.count("run-agent") != 0) return number(run_agent_of_parent(STDIN_FILENO));
+    if (given.count("join") != 0) return number(join_with_token(given["join"].as<std::string>()));
     return number(compute(command));
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);

@@ -434,6 +434,16 @@ class BadInput(runs.RunCase):
                          rf'model.recompute = "layer" or more pipeline.stages need less. Memory: '
                          rf"{size} planned, {size} at the peak, {size} on this host")
 
+    def test_a_low_limit_of_open_files_is_raised_or_named(self):
+        """A shell's `ulimit -n` binds softly; ZeroMQ aborts without descriptors."""
+        recipe = self.write_recipe("narrow", {"train.steps": 2})
+        for hard, code, says in ((4096, 0, "done"), (64, 2, r"no more than 64 files open here \(ulimit -Hn\)")):
+            done = subprocess.run([self.program, "run", recipe, "--replace"], cwd=self.home, capture_output=True, text=True,
+                                  timeout=runs.scaled_timeout(60),
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (24, hard)))
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            self.assertRegex(done.stdout + done.stderr, says)
+
     def test_file_beyond_the_limit_of_its_size_is_named(self):
         limit = 100 * 1024  # enough for rows and the recipe, too little for weights in a checkpoint
         recipe = self.write_recipe("limited", {"checkpoint.every": 2})
