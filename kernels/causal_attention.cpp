@@ -27,6 +27,12 @@ at::Tensor grouped(const at::Tensor& values, const AttentionSpan& span, std::int
       .unflatten(0, {key_heads, values.size(2) / key_heads});
 }
 
+// The tokens that the span's queries attend to, among the keys of its row.
+AttentionSpan keys_of(const AttentionHeads& heads, const AttentionSpan& span) {
+  const std::int64_t earlier = heads.key.size(1) - heads.query.size(1);
+  return {span.row, earlier + span.begin - span.past, span.past + span.length};
+}
+
 // One span's heads, each [key heads, group, tokens, width]; keys and values have a group of one.
 struct SpanHeads {
   at::Tensor query;
@@ -42,8 +48,9 @@ at::Tensor grouped_sinks(const AttentionHeads& heads) {
 
 SpanHeads span_heads(const AttentionHeads& heads, const AttentionSpan& span) {
   const std::int64_t key_heads = heads.key.size(2);
-  return {grouped(heads.query, span, key_heads), grouped(heads.key, span, key_heads),
-          grouped(heads.value, span, key_heads), grouped_sinks(heads)};
+  const AttentionSpan keys = keys_of(heads, span);
+  return {grouped(heads.query, span, key_heads), grouped(heads.key, keys, key_heads),
+          grouped(heads.value, keys, key_heads), grouped_sinks(heads)};
 }
 
 at::Tensor shared_by(const at::Tensor& keys, const at::Tensor& query) {
@@ -59,10 +66,14 @@ struct Block {
   std::int64_t keys = 0;
 };
 
+std::int64_t past_of(const SpanHeads& heads) { return heads.key.size(2) - heads.query.size(2); }
+
 // The number depends on sizes only, so that sums have one order.
-std::vector<Block> blocks_of(std::int64_t first, std::int64_t tokens, std::int64_t heads,
-                             std::int64_t window) {
+std::vector<Block> blocks_of(const SpanHeads& span, std::int64_t window) {
   constexpr std::int64_t kScores = 1 << 21;
+  const std::int64_t heads = span.query.size(0) * span.query.size(1);
+  const std::int64_t tokens = span.key.size(2);
+  std::int64_t first = past_of(span);
   std::vector<Block> blocks;
   while (first < tokens) {
     const std::int64_t reach = window > 0 ? std::min(window, tokens) : tokens;
@@ -119,14 +130,15 @@ BlockScores block_scores(const at::Tensor& query, const at::Tensor& key, const a
   return result;
 }
 
-// The probabilities after dropout, already scaled; undefined without dropout.
-at::Tensor kept(const at::Tensor& probabilities, const AttentionSpan& span, const Block& block,
+// The probabilities after dropout, already scaled; undefined without dropout. By positions of
+// keys in their row, so that slices of a row draw different masks.
+at::Tensor kept(const at::Tensor& probabilities, const AttentionSpan& keys, const Block& block,
                 const AttentionRules& rules) {
   if (rules.dropout == 0) return {};
   DropoutKey key = rules.dropout_key;
   key.site =
-      mix_key({key.site, static_cast<std::uint64_t>(span.row),
-               static_cast<std::uint64_t>(span.begin), static_cast<std::uint64_t>(block.first)});
+      mix_key({key.site, static_cast<std::uint64_t>(keys.row),
+               static_cast<std::uint64_t>(keys.begin), static_cast<std::uint64_t>(block.first)});
   const double scale = rules.dropout < 1 ? 1 / (1 - rules.dropout) : 0;
   return keep_mask(probabilities.sizes(), rules.dropout, key, probabilities.device())
       .to(probabilities.scalar_type())
@@ -137,35 +149,34 @@ at::Tensor block_part(const at::Tensor& values, std::int64_t begin, std::int64_t
   return values.narrow(2, begin, count);
 }
 
-// `first`: the position of the first query among the keys.
-void attend_by_blocks(const SpanHeads& heads, const AttentionSpan& span, std::int64_t first,
+void attend_by_blocks(const SpanHeads& heads, const AttentionSpan& keys,
                       const AttentionRules& rules, const at::Tensor& result) {
-  const std::int64_t all_heads = heads.query.size(0) * heads.query.size(1);
-  for (const Block& block : blocks_of(first, heads.key.size(2), all_heads, rules.window)) {
-    const at::Tensor query = block_part(heads.query, block.first - first, block.queries);
+  const std::int64_t past = past_of(heads);
+  for (const Block& block : blocks_of(heads, rules.window)) {
+    const at::Tensor query = block_part(heads.query, block.first - past, block.queries);
     const at::Tensor key = block_part(heads.key, block.keys_begin, block.keys);
     const at::Tensor value = block_part(heads.value, block.keys_begin, block.keys);
     at::Tensor probabilities = block_scores(query, key, heads.sinks, block, rules).probabilities;
-    const at::Tensor keep = kept(probabilities, span, block, rules);
+    const at::Tensor keep = kept(probabilities, keys, block, rules);
     if (keep.defined()) probabilities = probabilities.mul(keep);
-    block_part(result, block.first - first, block.queries)
+    block_part(result, block.first - past, block.queries)
         .copy_(at::matmul(probabilities.to(value.scalar_type()), value));
   }
 }
 
-void backward_by_blocks(const SpanHeads& heads, const AttentionSpan& span,
+void backward_by_blocks(const SpanHeads& heads, const AttentionSpan& keys,
                         const AttentionRules& rules, const at::Tensor& slope,
                         const SpanHeads& gradient) {
-  const std::int64_t all_heads = heads.query.size(0) * heads.query.size(1);
+  const std::int64_t past = past_of(heads);
   const auto narrow_type = heads.query.scalar_type();
-  for (const Block& block : blocks_of(0, span.length, all_heads, rules.window)) {
-    const at::Tensor query = block_part(heads.query, block.first, block.queries);
+  for (const Block& block : blocks_of(heads, rules.window)) {
+    const at::Tensor query = block_part(heads.query, block.first - past, block.queries);
     const at::Tensor key = block_part(heads.key, block.keys_begin, block.keys);
     const at::Tensor value = block_part(heads.value, block.keys_begin, block.keys);
-    const at::Tensor own = block_part(slope, block.first, block.queries);
+    const at::Tensor own = block_part(slope, block.first - past, block.queries);
     const BlockScores scores = block_scores(query, key, heads.sinks, block, rules);
     const at::Tensor& probabilities = scores.probabilities;
-    const at::Tensor keep = kept(probabilities, span, block, rules);
+    const at::Tensor keep = kept(probabilities, keys, block, rules);
     const at::Tensor used = keep.defined() ? probabilities.mul(keep) : probabilities;
     block_part(gradient.value, block.keys_begin, block.keys)
         .add_(at::matmul(used.to(narrow_type).transpose(2, 3), own).sum(1, /*keepdim=*/true));
@@ -178,7 +189,7 @@ void backward_by_blocks(const SpanHeads& heads, const AttentionSpan& span,
     into.sub_(along).mul_(probabilities);
     if (scores.cap_slope.defined()) into.mul_(scores.cap_slope);
     const at::Tensor inner = into.mul_(rules.scale).to(narrow_type);
-    block_part(gradient.query, block.first, block.queries).copy_(at::matmul(inner, key));
+    block_part(gradient.query, block.first - past, block.queries).copy_(at::matmul(inner, key));
     block_part(gradient.key, block.keys_begin, block.keys)
         .add_(at::matmul(inner.transpose(2, 3), query).sum(1, /*keepdim=*/true));
   }
@@ -189,6 +200,14 @@ void backward_by_blocks(const SpanHeads& heads, const AttentionSpan& span,
 bool fused_fits(const AttentionRules& rules, std::int64_t tokens, at::Device device) {
   return rules.dropout == 0 && rules.softcap == 0 &&
          (rules.window == 0 || rules.window >= tokens) && device.is_cpu();
+}
+
+// Keys hidden from queries after a past; libtorch's own causal mask gives the first query one key.
+std::optional<at::Tensor> mask_of(const AttentionSpan& span, const at::Tensor& query) {
+  if (span.past == 0) return std::nullopt;
+  const double hidden = -std::numeric_limits<double>::infinity();
+  return at::full({span.length, span.past + span.length}, hidden, query.options())
+      .triu_(span.past + 1);
 }
 
 struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
@@ -202,13 +221,13 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
     for (const AttentionSpan& span : spans) {
       const SpanHeads own = span_heads(heads, span);
       const at::Tensor into = grouped(result, span, key.size(2));
-      if (!fused_fits(rules, span.length, query.device())) {
-        attend_by_blocks(own, span, 0, rules, into);
+      if (!fused_fits(rules, span.past + span.length, query.device())) {
+        attend_by_blocks(own, keys_of(heads, span), rules, into);
         continue;
       }
       const auto [attended, weights] = at::_scaled_dot_product_flash_attention_for_cpu(
           own.query, shared_by(own.key, own.query), shared_by(own.value, own.query),
-          /*dropout_p=*/0.0, /*is_causal=*/true, /*attn_mask=*/std::nullopt, rules.scale);
+          /*dropout_p=*/0.0, /*is_causal=*/span.past == 0, mask_of(span, query), rules.scale);
       if (!sinks) {
         into.copy_(attended);
         saved.push_back(weights);
@@ -246,15 +265,15 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
       const SpanHeads own = span_heads(heads, span);
       const SpanHeads gradient = span_heads(into, span);
       const at::Tensor slope = grouped(gradients[0], span, heads.key.size(2));
-      if (!fused_fits(job->rules, span.length, heads.query.device())) {
-        backward_by_blocks(own, span, job->rules, slope, gradient);
+      if (!fused_fits(job->rules, span.past + span.length, heads.query.device())) {
+        backward_by_blocks(own, keys_of(heads, span), job->rules, slope, gradient);
         continue;
       }
       const at::Tensor result = grouped(saved[4], span, heads.key.size(2));
       const at::Tensor& sums_of_rows = saved[weights++];
       const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
           slope, own.query, shared_by(own.key, own.query), shared_by(own.value, own.query), result,
-          sums_of_rows, /*dropout_p=*/0.0, /*is_causal=*/true, /*attn_mask=*/std::nullopt,
+          sums_of_rows, /*dropout_p=*/0.0, /*is_causal=*/span.past == 0, mask_of(span, heads.query),
           job->rules.scale);
       if (own.sinks.defined()) {
         const at::Tensor along =
@@ -283,10 +302,17 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
 
 at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
                             const AttentionRules& rules) {
-  TORCH_INTERNAL_ASSERT(heads.query.dim() == 4 && heads.key.sizes() == heads.value.sizes() &&
-                            heads.query.size(2) % heads.key.size(2) == 0,
-                        "attention of queries ", heads.query.sizes(), " to keys ",
-                        heads.key.sizes());
+  TORCH_INTERNAL_ASSERT(
+      heads.query.dim() == 4 && heads.key.dim() == 4 && heads.key.sizes() == heads.value.sizes() &&
+          heads.query.size(0) == heads.key.size(0) && heads.query.size(1) <= heads.key.size(1) &&
+          heads.query.size(2) % heads.key.size(2) == 0,
+      "attention of queries ", heads.query.sizes(), " to keys ", heads.key.sizes());
+  for (const AttentionSpan& span : spans) {
+    TORCH_INTERNAL_ASSERT(span.past == 0 || (span.past > 0 && span.begin == 0 &&
+                                             span.past + heads.query.size(1) <= heads.key.size(1)),
+                          "attention to ", span.past, " tokens before token ", span.begin, " of ",
+                          heads.query.sizes(), " with keys ", heads.key.sizes());
+  }
   if (flash_attention_fits(heads, rules)) return flash_attention(heads, spans, rules);
   const std::optional<at::Tensor> sinks =
       heads.sinks.defined() ? std::optional(heads.sinks) : std::nullopt;
@@ -305,15 +331,11 @@ at::Tensor attention_to_cache(const AttentionHeads& heads, const AttentionRules&
         rules);
   }
   at::Tensor result = at::empty(heads.query.sizes(), heads.query.options());
-  const std::int64_t past = heads.key.size(1) - heads.query.size(1);
+  const std::int64_t tokens = heads.query.size(1);
   for (std::int64_t row = 0; row < heads.query.size(0); ++row) {
-    const AttentionSpan queries{row, 0, heads.query.size(1)};
-    const AttentionSpan keys{row, 0, heads.key.size(1)};
-    const std::int64_t key_heads = heads.key.size(2);
-    const SpanHeads own{grouped(heads.query, queries, key_heads),
-                        grouped(heads.key, keys, key_heads), grouped(heads.value, keys, key_heads),
-                        grouped_sinks(heads)};
-    attend_by_blocks(own, queries, past, rules, grouped(result, queries, key_heads));
+    const AttentionSpan span{row, 0, tokens, heads.key.size(1) - tokens};
+    attend_by_blocks(span_heads(heads, span), keys_of(heads, span), rules,
+                     grouped(result, span, heads.key.size(2)));
   }
   return result;
 }

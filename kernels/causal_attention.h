@@ -6,11 +6,15 @@
 
 namespace strait::kernels {
 
-// Consecutive tokens of one row that attend to each other: a document of a packed row.
+// Consecutive tokens of one row that attend to each other: a document of a packed row, or what a
+// slice of the row has of it.
 struct AttentionSpan {
   std::int64_t row = 0;
-  std::int64_t begin = 0;
+  std::int64_t begin = 0;  // among the queries
   std::int64_t length = 0;
+  // Keys of the document before the span's first query. They are of earlier slices of the row, so
+  // there are none where `begin` is not 0.
+  std::int64_t past = 0;
 };
 
 struct AttentionRules {
@@ -22,10 +26,11 @@ struct AttentionRules {
 };
 
 // The number of query heads may be a multiple of the number of key heads: consecutive query heads
-// share one.
+// share one. The queries are those of the last tokens of the keys: query q of a row is at
+// position q + (key length - length) among them.
 struct AttentionHeads {
   at::Tensor query;  // [rows, length, heads, width]
-  at::Tensor key;    // [rows, length, key heads, width]
+  at::Tensor key;    // [rows, key length, key heads, width]
   at::Tensor value;
   // [heads], or undefined. One more score of each head: it takes part in the softmax and has no
   // value, so that the probabilities of the keys add up to less than 1.
@@ -36,10 +41,14 @@ struct AttentionHeads {
   at::Tensor value_scales{};
 };
 
-// Causal softmax attention inside each span, differentiable. Returns [rows, length, heads, width],
-// zero for tokens outside all spans. Time and memory depend on the spans: there is no mask of a
-// row, and no scores are kept for the backward; only a few rows of them exist at a time. Softmax is
-// computed in float32. The result depends on the inputs only, for any number of threads.
+// Causal softmax attention inside each span, differentiable. A span's keys are those of its own
+// tokens and of the `past` tokens before them; query i of the span sees the first past + i + 1 of
+// them, and of these those in its window. Returns [rows, length, heads, width], zero for tokens
+// outside all spans. Keys that no span has get a gradient of zero. Time and memory depend on the
+// spans: there is no mask of a row, and no scores are kept for the backward; only a few rows of
+// them exist at a time. On the CPU a span with a past has a mask of its queries and keys while it
+// is computed. Softmax is computed in float32. The result depends on the inputs only, for any
+// number of threads.
 at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
                             const AttentionRules& rules);
 

@@ -80,10 +80,39 @@ class InFixedOrder {
 
 at::Tensor tokens_of_rows(const at::Tensor& heads) { return heads.contiguous().flatten(0, 1); }
 
-void clear_padding(const at::Tensor& of_rows, const std::vector<AttentionSpan>& padding) {
+// Of the last `length` tokens of each row.
+void clear_padding(const at::Tensor& of_rows, const std::vector<AttentionSpan>& padding,
+                   std::int64_t length) {
   for (const AttentionSpan& run : padding) {
-    of_rows.select(0, run.row).narrow(0, run.begin, run.length).zero_();
+    of_rows.select(0, run.row).narrow(0, of_rows.size(1) - length + run.begin, run.length).zero_();
   }
+}
+
+at::Tensor last_of_row(const at::Tensor& of_rows, std::size_t row, std::int64_t count) {
+  return of_rows.select(0, static_cast<std::int64_t>(row))
+      .narrow(0, of_rows.size(1) - count, count);
+}
+
+at::Tensor pack_keys(const at::Tensor& keys, const PackedSequences& packed, std::int64_t length) {
+  if (keys.size(1) == length) return tokens_of_rows(keys);
+  std::vector<at::Tensor> parts;
+  for (std::size_t row = 0; row < packed.row_keys.size(); ++row) {
+    parts.push_back(last_of_row(keys, row, packed.row_keys[row]));
+  }
+  return at::cat(parts);
+}
+
+// To [rows, key length, heads, width]; zero for keys that pack_keys() leaves out.
+at::Tensor unpack_keys(const at::Tensor& tokens, const PackedSequences& packed, std::int64_t length,
+                       std::int64_t key_length) {
+  const auto rows = static_cast<std::int64_t>(packed.row_keys.size());
+  if (key_length == length) return tokens.unflatten(0, {rows, length});
+  at::Tensor keys = at::zeros({rows, key_length, tokens.size(1), tokens.size(2)}, tokens.options());
+  const std::vector<at::Tensor> parts = tokens.split_with_sizes(packed.row_keys);
+  for (std::size_t row = 0; row < parts.size(); ++row) {
+    last_of_row(keys, row, packed.row_keys[row]).copy_(parts[row]);
+  }
+  return keys;
 }
 
 std::optional<std::int64_t> keys_before(std::int64_t window) {
@@ -106,19 +135,25 @@ struct FlashAttention : public torch::autograd::Function<FlashAttention> {
         c10::make_intrusive<Job>(pack_sequences(spans, query.size(0), query.size(1)), rules);
     const PackedSequences& packed = job->packed;
     const at::Tensor offsets = on_device(at::tensor(packed.offsets, at::kInt), query.device());
+    const at::Tensor key_offsets =
+        packed.key_offsets == packed.offsets
+            ? offsets
+            : on_device(at::tensor(packed.key_offsets, at::kInt), query.device());
     const at::Tensor queries = tokens_of_rows(query);
-    const at::Tensor keys = tokens_of_rows(key);
-    const at::Tensor values = tokens_of_rows(value);
+    const at::Tensor keys = pack_keys(key, packed, query.size(1));
+    const at::Tensor values = pack_keys(value, packed, query.size(1));
+    // The last query of a sequence sees its last key: the past comes before the first one's own.
     const auto made = at::_flash_attention_forward(
-        queries, keys, values, offsets, offsets, packed.longest, packed.longest, /*dropout_p=*/0.0,
-        /*is_causal=*/true, /*return_debug_mask=*/false, rules.scale, keys_before(rules.window),
-        /*window_size_right=*/0);
+        queries, keys, values, offsets, key_offsets, packed.longest, packed.longest_keys,
+        /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, rules.scale,
+        keys_before(rules.window), /*window_size_right=*/0);
     const at::Tensor& result = std::get<0>(made);
-    clear_padding(result.view(query.sizes()), packed.padding);
+    clear_padding(result.view(query.sizes()), packed.padding, query.size(1));
     context->save_for_backward({queries, keys, values, result, std::get<1>(made), std::get<2>(made),
-                                std::get<3>(made), offsets});
+                                std::get<3>(made), offsets, key_offsets});
     context->saved_data["job"] = c10::IValue::make_capsule(job);
-    context->saved_data["rows"] = query.size(0);
+    context->saved_data["length"] = query.size(1);
+    context->saved_data["key_length"] = key.size(1);
     return result.view(query.sizes());
   }
 
@@ -126,17 +161,19 @@ struct FlashAttention : public torch::autograd::Function<FlashAttention> {
     const variable_list saved = context->get_saved_variables();
     const auto capsule = context->saved_data["job"].toCapsule();
     const auto* job = dynamic_cast<const Job*>(capsule.get());
-    const std::int64_t longest = job->packed.longest;
+    const PackedSequences& packed = job->packed;
     const InFixedOrder fixed_order;
-    const std::tuple<at::Tensor, at::Tensor, at::Tensor> made = at::_flash_attention_backward(
+    const auto [query, key, value] = at::_flash_attention_backward(
         tokens_of_rows(gradients[0]), saved[0], saved[1], saved[2], saved[3], saved[4], saved[7],
-        saved[7], longest, longest, /*dropout_p=*/0.0, /*is_causal=*/true, saved[5], saved[6],
-        job->rules.scale, keys_before(job->rules.window), /*window_size_right=*/0);
-    variable_list into;
-    for (const at::Tensor& tokens : {std::get<0>(made), std::get<1>(made), std::get<2>(made)}) {
-      into.push_back(tokens.unflatten(0, {context->saved_data["rows"].toInt(), -1}));
-      clear_padding(into.back(), job->packed.padding);
-    }
+        saved[8], packed.longest, packed.longest_keys, /*dropout_p=*/0.0, /*is_causal=*/true,
+        saved[5], saved[6], job->rules.scale, keys_before(job->rules.window),
+        /*window_size_right=*/0);
+    const std::int64_t length = context->saved_data["length"].toInt();
+    const std::int64_t key_length = context->saved_data["key_length"].toInt();
+    variable_list into{query.unflatten(0, {-1, length}),
+                       unpack_keys(key, packed, length, key_length),
+                       unpack_keys(value, packed, length, key_length)};
+    for (const at::Tensor& of_rows : into) clear_padding(of_rows, packed.padding, length);
     into.resize(5);  // no gradients for spans and rules
     return into;
   }
@@ -162,9 +199,14 @@ PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int
   const auto first = [length](const AttentionSpan& span) { return span.row * length + span.begin; };
   std::ranges::sort(sorted, {}, first);
   PackedSequences packed;
-  const auto add = [&](std::int64_t begin, std::int64_t tokens) {
+  packed.row_keys.assign(static_cast<std::size_t>(rows), length);
+  std::int64_t past_keys = 0;
+  const auto add = [&](std::int64_t begin, std::int64_t tokens, std::int64_t past) {
     packed.offsets.push_back(static_cast<std::int32_t>(begin));
+    packed.key_offsets.push_back(static_cast<std::int32_t>(begin + past_keys));
     packed.longest = std::max(packed.longest, tokens);
+    packed.longest_keys = std::max(packed.longest_keys, tokens + past);
+    past_keys += past;
   };
   // Runs within one row, so that they can be cleared there.
   const auto pad = [&](std::int64_t begin, std::int64_t end) {
@@ -173,7 +215,7 @@ PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int
       const std::int64_t stop = std::min(end, (row + 1) * length);
       packed.padding.push_back({row, next - row * length, stop - next});
       for (; next < stop; next += std::min(kPaddingSequence, stop - next)) {
-        add(next, std::min(kPaddingSequence, stop - next));
+        add(next, std::min(kPaddingSequence, stop - next), 0);
       }
     }
   };
@@ -182,11 +224,15 @@ PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int
     TORCH_INTERNAL_ASSERT(first(span) >= covered && span.begin + span.length <= length,
                           "documents overlap at token ", span.begin, " of row ", span.row);
     pad(covered, first(span));
-    if (span.length > 0) add(first(span), span.length);
+    if (span.length > 0) {
+      add(first(span), span.length, span.past);
+      packed.row_keys[static_cast<std::size_t>(span.row)] += span.past;
+    }
     covered = first(span) + span.length;
   }
   pad(covered, rows * length);
   packed.offsets.push_back(static_cast<std::int32_t>(rows * length));
+  packed.key_offsets.push_back(static_cast<std::int32_t>(rows * length + past_keys));
   return packed;
 }
 

@@ -7,12 +7,17 @@
 namespace strait::kernels {
 
 // The rows of a micro-batch as contiguous sequences for libtorch's flash attention; each sequence
-// attends only to itself. Tokens outside all spans are cut into short sequences, whose results are
-// discarded. Pure.
+// attends only to itself and to its past. Tokens outside all spans are cut into short sequences,
+// whose results are discarded. Pure.
 struct PackedSequences {
   // where each sequence begins among all tokens, and the number of tokens
   std::vector<std::int32_t> offsets;
   std::int64_t longest = 0;
+  // The same of its keys among the packed keys: of each row the last `row_keys`, which are those of
+  // the queries' tokens and the past of its first span.
+  std::vector<std::int32_t> key_offsets;
+  std::int64_t longest_keys = 0;
+  std::vector<std::int64_t> row_keys;
   std::vector<AttentionSpan> padding;  // runs of tokens outside all spans
 };
 PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int64_t rows,

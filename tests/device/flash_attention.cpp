@@ -20,38 +20,57 @@ void check_values(const at::Tensor& values, const at::Tensor& query, const char*
               " of flash attention is not like its queries");
 }
 
-struct Sequences {
-  std::vector<std::int64_t> offsets;
-  bool zeros = false;  // only sizes of results matter
+// Where sequences begin; empty: zeros, where only sizes of results matter.
+std::vector<std::int64_t> read_offsets(const at::Tensor& offsets, std::int64_t tokens,
+                                       std::int64_t longest) {
+  TORCH_CHECK(offsets.scalar_type() == at::kInt && offsets.dim() == 1 && offsets.is_contiguous(),
+              "offsets of sequences are ", offsets.toString());
+  std::vector<std::int64_t> begins;
+  for (std::int64_t i = 0; i < offsets.numel(); ++i) {
+    begins.push_back(offsets[i].item<std::int64_t>());
+  }
+  if (begins.back() == 0) return {};
+  TORCH_CHECK(begins.front() == 0 && begins.back() == tokens, "sequences from ", begins.front(),
+              " to ", begins.back(), " of ", tokens, " tokens");
+  for (std::size_t i = 1; i < begins.size(); ++i) {
+    const std::int64_t count = begins[i] - begins[i - 1];
+    TORCH_CHECK(count > 0 && count <= longest, "a sequence of ", count, " tokens, the longest of ",
+                longest);
+  }
+  return begins;
+}
+
+struct Sequence {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t keys_begin = 0;
+  std::int64_t keys_end = 0;
 };
 
-Sequences check_all(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-                    const at::Tensor& offsets, std::int64_t longest, double dropout, bool causal,
-                    const MaybeSize& right) {
+struct Offsets {
+  at::Tensor values;
+  std::int64_t longest = 0;
+};
+
+std::vector<Sequence> check_all(const at::Tensor& query, const at::Tensor& key,
+                                const at::Tensor& value, const Offsets& of_queries,
+                                const Offsets& of_keys, double dropout, bool causal,
+                                const MaybeSize& right) {
   TORCH_CHECK(query.scalar_type() == at::kBFloat16 || query.scalar_type() == at::kHalf,
               "flash attention of ", query.scalar_type());
   check_values(query, query, "query");
   check_values(key, query, "key");
   check_values(value, query, "value");
   TORCH_CHECK(key.sizes() == value.sizes() && query.size(1) % key.size(1) == 0 &&
-                  query.size(0) == key.size(0) && query.size(2) % 8 == 0 && query.size(2) <= 256,
+                  query.size(2) % 8 == 0 && query.size(2) <= 256,
               "flash attention of queries ", query.sizes(), " to keys ", key.sizes());
-  TORCH_CHECK(offsets.scalar_type() == at::kInt && offsets.dim() == 1 && offsets.is_contiguous(),
-              "offsets of sequences are ", offsets.toString());
   TORCH_CHECK(dropout == 0 && causal && right && *right == 0, "not as the kernels ask for it");
-  Sequences sequences;
-  for (std::int64_t i = 0; i < offsets.numel(); ++i) {
-    sequences.offsets.push_back(offsets[i].item<std::int64_t>());
-  }
-  sequences.zeros = sequences.offsets.back() == 0;
-  if (sequences.zeros) return sequences;
-  TORCH_CHECK(sequences.offsets.front() == 0 && sequences.offsets.back() == query.size(0),
-              "sequences from ", sequences.offsets.front(), " to ", sequences.offsets.back(),
-              " of ", query.size(0), " tokens");
-  for (std::size_t i = 1; i < sequences.offsets.size(); ++i) {
-    const std::int64_t tokens = sequences.offsets[i] - sequences.offsets[i - 1];
-    TORCH_CHECK(tokens > 0 && tokens <= longest, "a sequence of ", tokens,
-                " tokens, the longest of ", longest);
+  const auto begins = read_offsets(of_queries.values, query.size(0), of_queries.longest);
+  const auto key_begins = read_offsets(of_keys.values, key.size(0), of_keys.longest);
+  TORCH_CHECK(begins.size() == key_begins.size(), "sequences of queries and of keys differ");
+  std::vector<Sequence> sequences;
+  for (std::size_t i = 1; i < begins.size(); ++i) {
+    sequences.push_back({begins[i - 1], begins[i], key_begins[i - 1], key_begins[i]});
   }
   return sequences;
 }
@@ -68,11 +87,12 @@ at::Tensor by_head(const at::Tensor& values, std::int64_t begin, std::int64_t en
 // As by_head() has it to [tokens, heads, width].
 at::Tensor by_token(const at::Tensor& values) { return values.flatten(0, 1).transpose(0, 1); }
 
+// As CUDA's: the last query sees the last key.
 at::Tensor scores_of(const at::Tensor& query, const at::Tensor& key, double scale,
                      const MaybeSize& left) {
-  const std::int64_t tokens = query.size(2);
-  const at::Tensor place = at::arange(tokens, at::kLong);
-  const at::Tensor distance = place.unsqueeze(1).sub(place.unsqueeze(0));
+  const at::Tensor place = at::arange(key.size(2), at::kLong);
+  const at::Tensor own = place.narrow(0, key.size(2) - query.size(2), query.size(2));
+  const at::Tensor distance = own.unsqueeze(1).sub(place.unsqueeze(0));
   at::Tensor hidden = distance.lt(0);
   if (left) hidden = hidden.logical_or(distance.gt(left->expect_int()));
   return at::matmul(query, key.transpose(2, 3))
@@ -88,22 +108,21 @@ Forward flash_forward(const at::Tensor& query, const at::Tensor& key, const at::
                       bool mask, std::optional<double> scale, MaybeSize left, MaybeSize right,
                       const MaybeTensor& used, const MaybeTensor& slopes, const MaybeTensor& table,
                       std::optional<std::int64_t> splits) {
-  TORCH_CHECK(!mask && !used && !slopes && !table && !splits && scale && longest == longest_key &&
-                  at::equal(*offsets, *key_offsets),
+  TORCH_CHECK(!mask && !used && !slopes && !table && !splits && scale,
               "not as the kernels ask for it");
-  const Sequences sequences =
-      check_all(query, key, value, *offsets, longest.expect_int(), dropout, causal, right);
+  const std::vector<Sequence> sequences =
+      check_all(query, key, value, {*offsets, longest.expect_int()},
+                {*key_offsets, longest_key.expect_int()}, dropout, causal, right);
   at::Tensor result = at::zeros_like(query, query.options(), at::MemoryFormat::Contiguous);
   at::Tensor exponents = at::zeros({query.size(1), query.size(0)}, at::kFloat);
-  for (std::size_t i = 1; i < sequences.offsets.size() && !sequences.zeros; ++i) {
-    const std::int64_t begin = sequences.offsets[i - 1];
-    const std::int64_t end = sequences.offsets[i];
-    const at::Tensor scores = scores_of(by_head(query, begin, end, key.size(1)),
-                                        by_head(key, begin, end, key.size(1)), *scale, left);
+  for (const auto& [begin, end, keys_begin, keys_end] : sequences) {
+    const at::Tensor scores =
+        scores_of(by_head(query, begin, end, key.size(1)),
+                  by_head(key, keys_begin, keys_end, key.size(1)), *scale, left);
     const at::Tensor sums = scores.logsumexp(-1, /*keepdim=*/true);
     const at::Tensor attended =
         at::matmul(scores.sub(sums).exp().to(query.scalar_type()).to(at::kFloat),
-                   by_head(value, begin, end, key.size(1)));
+                   by_head(value, keys_begin, keys_end, key.size(1)));
     result.narrow(0, begin, end - begin).copy_(by_token(attended));
     exponents.narrow(1, begin, end - begin).copy_(sums.squeeze(-1).flatten(0, 1));
   }
@@ -121,36 +140,40 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
               "the backward of CUDA's flash attention would add up in any order");
   check_values(slope, query, "gradient");
   check_values(result, query, "result");
-  TORCH_CHECK(longest == longest_key && at::equal(offsets, key_offsets) && random.numel() == 2 &&
-                  unused.numel() == 0 &&
+  TORCH_CHECK(random.numel() == 2 && unused.numel() == 0 &&
                   exponents.sizes() == at::IntArrayRef({query.size(1), query.size(0)}),
               "not what the forward gave");
-  const Sequences sequences =
-      check_all(query, key, value, offsets, longest.expect_int(), dropout, causal, right);
+  const std::vector<Sequence> sequences =
+      check_all(query, key, value, {offsets, longest.expect_int()},
+                {key_offsets, longest_key.expect_int()}, dropout, causal, right);
   at::Tensor of_query = at::zeros_like(query);
   at::Tensor of_key = at::zeros_like(key);
   at::Tensor of_value = at::zeros_like(value);
-  for (std::size_t i = 1; i < sequences.offsets.size() && !sequences.zeros; ++i) {
-    const std::int64_t begin = sequences.offsets[i - 1];
-    const std::int64_t tokens = sequences.offsets[i] - begin;
+  for (const auto& sequence : sequences) {
+    const std::int64_t begin = sequence.begin;
+    const std::int64_t tokens = sequence.end - begin;
+    const std::int64_t keys = sequence.keys_end - sequence.keys_begin;
     const auto part = [&](const at::Tensor& values) {
-      return by_head(values, begin, begin + tokens, key.size(1));
+      return by_head(values, begin, sequence.end, key.size(1));
+    };
+    const auto key_part = [&](const at::Tensor& values) {
+      return by_head(values, sequence.keys_begin, sequence.keys_end, key.size(1));
     };
     const at::Tensor own = part(slope);
     const at::Tensor sums = exponents.narrow(1, begin, tokens)
                                 .unflatten(0, {key.size(1), query.size(1) / key.size(1)})
                                 .unsqueeze(-1);
     const at::Tensor probabilities =
-        scores_of(part(query), part(key), *scale, left).sub(sums).exp();
-    const at::Tensor inner = at::matmul(own, part(value).transpose(2, 3))
+        scores_of(part(query), key_part(key), *scale, left).sub(sums).exp();
+    const at::Tensor inner = at::matmul(own, key_part(value).transpose(2, 3))
                                  .sub(own.mul(part(result)).sum(-1, /*keepdim=*/true))
                                  .mul(probabilities)
                                  .mul(*scale);
     const auto over_group = [](const at::Tensor& values) { return values.sum(1, true); };
-    of_query.narrow(0, begin, tokens).copy_(by_token(at::matmul(inner, part(key))));
-    of_key.narrow(0, begin, tokens)
+    of_query.narrow(0, begin, tokens).copy_(by_token(at::matmul(inner, key_part(key))));
+    of_key.narrow(0, sequence.keys_begin, keys)
         .copy_(by_token(over_group(at::matmul(inner.transpose(2, 3), part(query)))));
-    of_value.narrow(0, begin, tokens)
+    of_value.narrow(0, sequence.keys_begin, keys)
         .copy_(by_token(over_group(at::matmul(probabilities.transpose(2, 3), own))));
   }
   return {of_query, of_key, of_value};

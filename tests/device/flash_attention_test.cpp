@@ -20,18 +20,19 @@ struct Heads {
   std::int64_t heads = 2;
   std::int64_t key_heads = 2;
   std::int64_t width = 8;
-  std::int64_t length = 150;
+  std::int64_t length = 150;  // of keys
+  std::int64_t earlier = 0;   // keys before the first query
 };
 
 AttentionHeads heads_of(const Heads& shape, at::ScalarType type, at::Device device) {
-  const auto make = [&](std::int64_t heads, std::uint64_t seed) {
+  const auto make = [&](std::int64_t heads, std::uint64_t seed, std::int64_t earlier = 0) {
     // The same values in every type.
-    return normal_values({2, shape.length, heads, shape.width}, seed, at::kBFloat16)
+    return normal_values({2, shape.length - earlier, heads, shape.width}, seed, at::kBFloat16)
         .to(type)
         .to(device)
         .requires_grad_();
   };
-  return {make(shape.heads, 1), make(shape.key_heads, 2), make(shape.key_heads, 3)};
+  return {make(shape.heads, 1, shape.earlier), make(shape.key_heads, 2), make(shape.key_heads, 3)};
 }
 
 AttentionRules rules_of(double scale, std::int64_t window) {
@@ -61,6 +62,9 @@ void expect_near(const std::vector<at::Tensor>& ours, const std::vector<at::Tens
 
 const std::vector<AttentionSpan> kDocuments{{1, 20, 70}, {0, 0, 150}, {1, 0, 19}};
 
+// Of a slice of 90 tokens after 60.
+const std::vector<AttentionSpan> kOfSlice{{1, 31, 50}, {0, 0, 90, 25}, {1, 0, 30, 60}};
+
 TEST(FlashAttention, PacksRowsIntoSequences) {
   const PackedSequences packed = pack_sequences(kDocuments, 2, 150);
   EXPECT_THAT(packed.offsets, ElementsAre(0, 150, 169, 170, 240, 300));
@@ -73,6 +77,15 @@ TEST(FlashAttention, PacksRowsIntoSequences) {
   const PackedSequences empty = pack_sequences({}, 2, 100);
   EXPECT_THAT(empty.offsets, ElementsAre(0, 64, 100, 164, 200));
   EXPECT_EQ(empty.padding.size(), 2U);
+}
+
+TEST(FlashAttention, PacksTheKeysOfEarlierSlicesThatDocumentsHave) {
+  const PackedSequences packed = pack_sequences(kOfSlice, 2, 90);
+  EXPECT_THAT(packed.offsets, ElementsAre(0, 90, 120, 121, 171, 180));
+  EXPECT_THAT(packed.key_offsets, ElementsAre(0, 115, 205, 206, 256, 265));
+  EXPECT_THAT(packed.row_keys, ElementsAre(115, 150));
+  EXPECT_EQ(packed.longest, 90);
+  EXPECT_EQ(packed.longest_keys, 115);
 }
 
 TEST(FlashAttention, FitsWhereDeviceAndFormulaAllowIt) {
@@ -99,7 +112,8 @@ TEST(FlashAttention, FitsWhereDeviceAndFormulaAllowIt) {
 
 TEST(FlashAttention, EqualsAttentionByBlocksWithoutAnyWait) {
   for (const Heads& shape : {Heads{}, Heads{.heads = 6, .key_heads = 2, .width = 16},
-                             Heads{.heads = 3, .key_heads = 1}}) {
+                             Heads{.heads = 3, .key_heads = 1}, Heads{.heads = 4, .earlier = 60}}) {
+    const std::vector<AttentionSpan>& documents = shape.earlier > 0 ? kOfSlice : kDocuments;
     for (const std::int64_t window : {0, 7, 1000}) {
       const AttentionRules rules = rules_of(0.3, window);
       SCOPED_TRACE(testing::Message() << shape.heads << " heads, window " << window);
@@ -109,13 +123,13 @@ TEST(FlashAttention, EqualsAttentionByBlocksWithoutAnyWait) {
       ASSERT_TRUE(flash_attention_fits(heads, rules));
       const test_device::CountWaits waits(/*places=*/true);
       // The gradients' values come from the host, which is the test's own wait.
-      const at::Tensor result = causal_attention(heads, kDocuments, rules);
+      const at::Tensor result = causal_attention(heads, documents, rules);
       torch::autograd::backward({result}, {at::ones_like(result)});
       EXPECT_EQ(waits.hidden(), 0) << testing::PrintToString(waits.places());
       for (const at::Tensor& leaf : {heads.query, heads.key, heads.value}) {
         leaf.mutable_grad() = at::Tensor();
       }
-      expect_near(attended(heads, kDocuments, rules), attended(exact, kDocuments, rules));
+      expect_near(attended(heads, documents, rules), attended(exact, documents, rules));
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
+#include <set>
 
 #include "kernels/random.h"
 #include "tests/kernels/random_values.h"
@@ -66,11 +67,38 @@ at::Tensor plain_attention(const AttentionHeads& heads, const AttentionCase& one
          inside;
 }
 
-AttentionCase random_case(std::uint64_t seed) {
-  at::Generator generator = keyed_generator(mix_key({seed, 77}), at::kCPU);
-  const auto draw = [&](std::int64_t low, std::int64_t high) {
+// Each slice attends to the keys up to its end; `cuts`: where slices but the first begin.
+at::Tensor attention_by_slices(const AttentionHeads& heads, const AttentionCase& one,
+                               const std::vector<std::int64_t>& cuts) {
+  std::vector<at::Tensor> slices;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i <= cuts.size(); ++i) {
+    const std::int64_t end = i < cuts.size() ? cuts[i] : one.length;
+    std::vector<AttentionSpan> spans;
+    for (const AttentionSpan& document : one.spans) {
+      const std::int64_t first = std::max(document.begin, begin);
+      const std::int64_t last = std::min(document.begin + document.length, end);
+      if (first >= last) continue;
+      spans.push_back({document.row, first - begin, last - first, first - document.begin});
+    }
+    slices.push_back(
+        causal_attention({heads.query.narrow(1, begin, end - begin), heads.key.narrow(1, 0, end),
+                          heads.value.narrow(1, 0, end), heads.sinks},
+                         spans, one.rules));
+    begin = end;
+  }
+  return at::cat(slices, 1);
+}
+
+auto drawing(std::uint64_t seed) {
+  return [generator = keyed_generator(mix_key({seed, 77}), at::kCPU)](std::int64_t low,
+                                                                      std::int64_t high) {
     return at::empty({1}, at::kLong).random_(low, high + 1, generator).item<std::int64_t>();
   };
+}
+
+AttentionCase random_case(std::uint64_t seed) {
+  const auto draw = drawing(seed);
   AttentionCase one;
   one.key_heads = draw(1, 3);
   one.heads = one.key_heads * draw(1, 3);
@@ -109,6 +137,49 @@ TEST(CausalAttention, EqualsTheFormulaForRandomDocumentsHeadsWindowsCapsAndSinks
   }
 }
 
+// The gradients of keys and values are sums over the slices that attend to them.
+TEST(CausalAttention, OfSlicesOfRowsIsThatOfTheRows) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const AttentionCase one = random_case(seed);
+    const auto draw = drawing(seed + 1000);
+    std::set<std::int64_t> cuts;
+    for (std::int64_t i = draw(1, 4); i > 0 && one.length > 1; --i) {
+      cuts.insert(draw(1, one.length - 1));
+    }
+    const at::ScalarType type = seed % 2 == 0 ? at::kDouble : at::kFloat;
+    const double tolerance = type == at::kDouble ? 1e-12 : 1e-5;
+    const AttentionHeads sliced = heads_of(one, type);
+    const AttentionHeads whole = heads_of(one, type);
+    const at::Tensor result = attention_by_slices(sliced, one, {cuts.begin(), cuts.end()});
+    const at::Tensor expected = causal_attention(whole, one.spans, one.rules);
+    ASSERT_LT(largest_difference(result, expected), tolerance) << "seed " << seed;
+    const at::Tensor slope = normal_values(result.sizes(), seed + 100, at::kDouble).to(type);
+    torch::autograd::backward({result}, {slope});
+    torch::autograd::backward({expected}, {slope});
+    std::vector<std::pair<at::Tensor, at::Tensor>> leaves{
+        {sliced.query, whole.query}, {sliced.key, whole.key}, {sliced.value, whole.value}};
+    if (one.sinks) leaves.emplace_back(sliced.sinks, whole.sinks);
+    for (const auto& [ours, theirs] : leaves) {
+      const double largest = std::max(1.0, theirs.grad().abs().max().item<double>());
+      ASSERT_LT(largest_difference(ours.grad(), theirs.grad()), tolerance * largest)
+          << "seed " << seed;
+    }
+  }
+}
+
+TEST(CausalAttention, OfSlicesAllowsNoPastThatIsNotThere) {
+  AttentionCase one;
+  one.length = 8;
+  AttentionHeads heads = heads_of(one, at::kFloat);
+  heads.query = heads.query.narrow(1, 5, 3);
+  EXPECT_NO_THROW(causal_attention(heads, {{0, 0, 3, 5}}, {}));
+  EXPECT_THROW(causal_attention(heads, {{0, 0, 3, 6}}, {}), c10::Error);
+  EXPECT_THROW(causal_attention(heads, {{0, 1, 2, 1}}, {}), c10::Error);
+  std::swap(heads.query, heads.key);
+  heads.value = heads.key;
+  EXPECT_THROW(causal_attention(heads, {{0, 0, 3}}, {}), c10::Error);
+}
+
 TEST(CausalAttention, GivesTheSameBitsForAnyNumberOfThreads) {
   for (const double softcap : {0.0, 2.0}) {
     AttentionCase one;
@@ -123,7 +194,8 @@ TEST(CausalAttention, GivesTheSameBitsForAnyNumberOfThreads) {
     for (const int threads : {1, 2, 3}) {
       at::set_num_threads(threads);
       const AttentionHeads heads = heads_of(one, at::kFloat);
-      results.push_back(causal_attention(heads, one.spans, one.rules));
+      results.push_back(at::cat({causal_attention(heads, one.spans, one.rules),
+                                 attention_by_slices(heads, one, {110, 170})}));
       torch::autograd::backward({results.back().sin().sum()});
       gradients.push_back(heads.key.grad());
     }
@@ -176,9 +248,10 @@ TEST(CausalAttention, KeepsTheExpectedValueUnderDropout) {
 TEST(CausalAttention, DropsTheSameProbabilitiesInForwardAndBackward) {
   AttentionCase one;
   one.length = 50;
-  one.spans = {{0, 0, 50}, {1, 3, 40}};
+  one.spans = {{0, 0, 40, 10}, {1, 3, 30}};
   one.rules.dropout = 0.3;
-  const AttentionHeads heads = heads_of(one, at::kDouble);
+  AttentionHeads heads = heads_of(one, at::kDouble);
+  heads.query = heads.query.detach().narrow(1, 10, 40).clone().requires_grad_();
   const at::Tensor result = causal_attention(heads, one.spans, one.rules);
   EXPECT_TRUE(at::equal(result, causal_attention(heads, one.spans, one.rules)));
   const at::Tensor slope = normal_values(result.sizes(), 9, at::kDouble);
