@@ -9,6 +9,7 @@
 #include "kernels/quantized_heads.h"
 #include "models/batch_invariance.h"
 #include "models/key_value_cache.h"
+#include "models/slice_keys.h"
 
 namespace strait::models {
 namespace {
@@ -81,7 +82,12 @@ at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions&
     if (pass.training) rules.dropout = options.dropout;
     // 0 is the number of this dropout among those of a layer (decoder_layers.cpp).
     rules.dropout_key = pass.dropout_key(options.layer, 0);
-    return kernels::causal_attention(inputs, pass.documents, rules).flatten(2);
+    if (pass.slice.keys == nullptr) {
+      return kernels::causal_attention(inputs, pass.documents, rules).flatten(2);
+    }
+    const kernels::AttentionHeads all =
+        pass.slice.keys->extend(options.layer, pass.slice.index, pass.slice.trains, inputs);
+    return kernels::causal_attention(all, pass.documents, rules).flatten(2);
   }
   if (single_tokens(inputs, *pass.cache)) {
     return attend_single_tokens(inputs, options.layer, rules, *pass.cache).flatten(2);

@@ -22,8 +22,9 @@ struct AttentionOptions {
   double softcap = 0;       // scores become softcap · tanh(score / softcap); 0: unchanged
 };
 
-// Causal softmax attention inside the documents of the pass, and over the tokens of the cache if
-// there is one. Returns [rows, length, heads · width]; zero for padding.
+// Causal softmax attention inside the documents of the pass, over the tokens of the cache if there
+// is one, and over those of earlier slices. Returns [rows, length, heads · width]; zero for
+// padding.
 at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions& options,
                   const Pass& pass);
 

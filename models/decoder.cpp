@@ -153,6 +153,13 @@ CachedToken cached_token(const DecoderConfig& config) {
   return {2 * config.key_heads * config.head_width, 2 * config.key_heads};
 }
 
+// Of latent attention, all as wide as the widest.
+std::int64_t attended_values(const DecoderConfig& config) {
+  const LatentOptions& latent = config.latent;
+  if (latent.rank == 0) return 2 * config.key_heads * config.head_width;
+  return 2 * config.heads * std::max(latent.key_width(), latent.value_width);
+}
+
 LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& question) {
   const DecoderConfig& config = decoder_of(whole);
   LayerCost cost;
@@ -181,7 +188,10 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
     cost.working_bytes_per_token =
         std::max(cost.working_bytes_per_token, 4 * recurrent_working_values(config.recurrent));
   }
-  if (!recurrent) cost.cached = cached_token(config);
+  if (!recurrent) {
+    cost.cached = cached_token(config);
+    cost.attended_values = attended_values(config);
+  }
   cost.output_width = config.hidden;
   return cost;
 }
@@ -210,6 +220,11 @@ ModelDescription describe_decoder(const ModelConfig& whole, const CostQuestion& 
     description.layers.push_back(block_cost(index, whole, question));
   }
   description.layers.push_back(head_cost(config, question));
+  if (std::ranges::count(config.recurrent_blocks, true) > 0) {
+    description.trains_whole_rows = "its recurrent blocks keep a state along a row";
+  } else if (config.experts.balance > 0) {
+    description.trains_whole_rows = "the balance loss of its routers is of whole micro-batches";
+  }
   return description;
 }
 

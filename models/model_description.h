@@ -55,7 +55,8 @@ struct LayerCost {
   // the inputs and gradients that they need. The input of several matrices counts once for each.
   double weight_gradient_flops_per_token = 0;
   std::int64_t weight_gradient_bytes_per_token = 0;
-  CachedToken cached;  // in a generation, without states of recurrent layers
+  CachedToken cached;                // in a generation, without states of recurrent layers
+  std::int64_t attended_values = 0;  // of a token's keys and values as attention takes them
   // Values per token that cross a boundary after this layer. For the head: values that its
   // projection takes.
   std::int64_t output_width = 0;
@@ -70,7 +71,9 @@ struct ModelDescription {
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;  // longest row
   bool tied = false;
-  bool tied_trained = false;         // the two sides exchange what a step changes
+  bool tied_trained = false;  // the two sides exchange what a step changes
+  // Why a row is trained whole, as a clause. Empty: it may be trained in slices.
+  std::string trains_whole_rows;
   std::int64_t tied_parameters = 0;  // of the table that embedding and head share
 
   std::int64_t parameters() const;          // counts a tied weight once

@@ -13,19 +13,22 @@ kernels::DropoutKey Pass::dropout_key(int layer, int site) const {
           static_cast<std::uint64_t>(site)};
 }
 
-Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length) {
+Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length,
+               const std::vector<std::int64_t>& past) {
   const auto rows = static_cast<std::int64_t>(documents.size());
   std::vector<std::int64_t> positions(static_cast<std::size_t>(rows * length), 0);
   Pass pass;
   for (std::int64_t row = 0; row < rows; ++row) {
     std::int64_t begin = 0;
+    std::int64_t before = past.empty() ? 0 : past[static_cast<std::size_t>(row)];
     for (const std::int64_t tokens : documents[static_cast<std::size_t>(row)]) {
       TORCH_INTERNAL_ASSERT(begin + tokens <= length, "documents of ", begin + tokens,
                             " tokens in a row of ", length);
-      if (tokens > 0) pass.documents.push_back({row, begin, tokens});
+      if (tokens > 0) pass.documents.push_back({row, begin, tokens, before});
       const auto first = positions.begin() + row * length + begin;
-      std::iota(first, first + tokens, 0);
+      std::iota(first, first + tokens, before);
       begin += tokens;
+      before = 0;
     }
   }
   pass.positions = at::tensor(positions, at::kLong).view({rows, length});

@@ -11,7 +11,15 @@
 namespace strait::models {
 
 class KeyValueCache;
+class SliceKeys;
 struct ExpertLoad;
+
+// The part of its rows that a pass computes, where they are trained slice by slice.
+struct PassSlice {
+  std::shared_ptr<SliceKeys> keys;  // of the micro-batch; null: whole rows
+  int index = 0;
+  bool trains = false;  // the layers that run have a backward
+};
 
 // What all layers need to know of the micro-batch that they process. A value: a copy that is kept
 // with the micro-batch lets a forward run again.
@@ -28,15 +36,18 @@ struct Pass {
   bool adapters = true;            // false: as without them
   double noise = 0;                // NEFTune's alpha: uniform noise on token embeddings
   KeyValueCache* cache = nullptr;  // keys and values of earlier tokens, for generation; borrowed
-  double balance_share = 1;        // of this micro-batch in the balance loss of a step (ExpertMlp)
-  ExpertLoad* load = nullptr;      // counts the tokens of experts; borrowed; null: not counted
+  PassSlice slice;
+  double balance_share = 1;    // of this micro-batch in the balance loss of a step (ExpertMlp)
+  ExpertLoad* load = nullptr;  // counts the tokens of experts; borrowed; null: not counted
 
   kernels::DropoutKey dropout_key(int layer, int site) const;
 };
 
 // For packed rows: `documents` holds the lengths of each row's documents; the rest of `length` is
-// padding at the end. Positions restart in every document, and attention stays inside it.
-Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length);
+// padding at the end. Positions restart in every document, and attention stays inside it. `past`,
+// of slices of rows: the tokens of each row's first document that earlier slices have.
+Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length,
+               const std::vector<std::int64_t>& past = {});
 
 // For generation: `count` tokens of each row, after those in `cache`.
 Pass make_pass(KeyValueCache& cache, std::int64_t rows, std::int64_t count);

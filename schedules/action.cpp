@@ -31,6 +31,19 @@ bool splits_backward(const ActionList& list, ChunkIndex chunk) {
   });
 }
 
+ActionList sliced(const ActionList& list, int slices) {
+  ActionList result;
+  result.reserve(list.size() * static_cast<std::size_t>(slices));
+  for (const Action& action : list) {
+    for (int i = 0; i < slices; ++i) {
+      const int slice = action.work == Work::forward ? i : slices - 1 - i;
+      Action& added = result.emplace_back(action);
+      added.micro_batch = MicroBatch{number(action.micro_batch) * slices + slice};
+    }
+  }
+  return result;
+}
+
 std::int64_t most_held(const ActionList& list, std::span<const PassBytes> bytes) {
   std::vector<bool> splits;
   for (std::size_t c = 0; c < bytes.size(); ++c) {

@@ -38,6 +38,12 @@ std::string describe(const Action& action);
 // Whether backwards of this chunk leave the weight gradients to separate actions.
 bool splits_backward(const ActionList& list, ChunkIndex chunk);
 
+// The list with each micro-batch in slices of its rows: what the list does with micro-batch m, this
+// one does with m * slices to m * slices + slices - 1. Forwards take the slices in the order of the
+// tokens, because attention needs the keys of earlier ones; backwards and weight gradients in the
+// opposite order, because a key's gradient comes from the tokens after it.
+ActionList sliced(const ActionList& list, int slices);
+
 // Bytes that a pass of one micro-batch through a chunk holds.
 struct PassBytes {
   std::int64_t forward = 0;          // from its forward to its backward

@@ -91,17 +91,17 @@ void check_lists(const Schedule& schedule, const PipelineShape& shape) {
     throw std::invalid_argument(subject + " runs one chunk a stage, not " +
                                 std::to_string(shape.chunks) + "; \"interleaved\" runs several");
   }
-  const std::vector<ActionList> lists = action_lists(schedule, shape);
   for (int s = 0; s < shape.stages; ++s) {
     const int promised = schedule.most_in_flight(shape, StageIndex{s});
     const std::string fault =
-        ListCheck(shape, promised).fault_of(lists[static_cast<std::size_t>(s)]);
+        ListCheck(shape, promised).fault_of(schedule.list(shape, StageIndex{s}));
     if (!fault.empty()) {
       std::string message = subject;
       message.append(": stage ").append(std::to_string(s)).append(" ").append(fault);
       throw std::invalid_argument(message);
     }
   }
+  const std::vector<ActionList> lists = action_lists(schedule, shape);
   // Without times: whether lists deadlock depends on their order only.
   const std::vector<ChunkCost> costs(lists.size() * static_cast<std::size_t>(shape.chunks));
   const Forecast played = simulate(lists, costs, std::vector<LinkCost>(costs.size() - 1));

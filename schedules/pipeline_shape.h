@@ -10,6 +10,7 @@ struct PipelineShape {
   int micro_batches = 1;
   int depth = 0;   // additional forwards in flight per hop, to hide slow links; gpipe ignores it
   int chunks = 1;  // of the model, on every stage
+  int slices = 1;  // of the rows of a micro-batch, each a pass of its own; see sliced()
 };
 
 // Throws std::invalid_argument, with the numbers, for an impossible shape (fewer than one stage,

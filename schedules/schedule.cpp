@@ -18,10 +18,15 @@ Catalogue<Schedule>& catalogue() {
 
 const Schedule& schedule_named(std::string_view name) { return catalogue().named(name); }
 
+ActionList action_list(const Schedule& schedule, const PipelineShape& shape, StageIndex stage) {
+  return sliced(schedule.list(shape, stage), shape.slices);
+}
+
 std::vector<ActionList> action_lists(const Schedule& schedule, const PipelineShape& shape) {
   std::vector<ActionList> lists;
   lists.reserve(static_cast<std::size_t>(shape.stages));
-  for (int s = 0; s < shape.stages; ++s) lists.push_back(schedule.list(shape, StageIndex{s}));
+  for (int s = 0; s < shape.stages; ++s)
+    lists.push_back(action_list(schedule, shape, StageIndex{s}));
   return lists;
 }
 

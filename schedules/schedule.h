@@ -10,7 +10,7 @@ namespace strait::schedules {
 struct Schedule {
   std::string name;
   std::string summary;                                   // half a sentence, which `strait` prints
-  ActionList (*list)(const PipelineShape&, StageIndex);  // what the stage does
+  ActionList (*list)(const PipelineShape&, StageIndex);  // what the stage does; ignores slices
   // Number of micro-batches held until their backwards, or until their weight gradients if
   // backwards are split. A micro-batch counts once per chunk that holds it.
   int (*most_in_flight)(const PipelineShape&, StageIndex);
@@ -22,6 +22,9 @@ Catalogue<Schedule>& catalogue();
 
 // Throws std::invalid_argument that lists the allowed names.
 const Schedule& schedule_named(std::string_view name);
+
+// What a stage does in a step of this shape, slices included.
+ActionList action_list(const Schedule& schedule, const PipelineShape& shape, StageIndex stage);
 
 // The lists of all stages, as `simulate` takes them.
 std::vector<ActionList> action_lists(const Schedule& schedule, const PipelineShape& shape);

@@ -6,8 +6,8 @@
 
 namespace strait::schedules {
 
-// Costs of one micro-batch in a chunk. A stage usually has one chunk. Seconds are those of a stage
-// whose threads have a core each.
+// Costs of one micro-batch, or of one of its slices, in a chunk. A stage usually has one chunk.
+// Seconds are those of a stage whose threads have a core each.
 struct ChunkCost {
   double forward_seconds = 0;
   double backward_seconds = 0;         // the whole backward

@@ -20,6 +20,47 @@ std::int64_t all_micro_batches(const BatchOptions& options) {
   return micro_batches_before(after_all);
 }
 
+namespace {
+
+store::SampleId slice_of(store::SampleId sample, int slice, int slices) {
+  return static_cast<store::SampleId>(number(sample) * slices + slice);
+}
+
+// The lengths of documents, which follow each other, between two places of their row. Behind its
+// beginning the first one has begun before.
+std::vector<std::int64_t> documents_between(const std::vector<std::int64_t>& lengths,
+                                            std::int64_t begin, std::int64_t end) {
+  std::vector<std::int64_t> inside;
+  std::int64_t first = 0;
+  for (const std::int64_t length : lengths) {
+    const std::int64_t last = first + length;
+    if (begin > 0 && inside.empty() && first >= begin) inside.push_back(0);
+    const std::int64_t shared = std::min(last, end) - std::max(first, begin);
+    if (shared > 0) inside.push_back(shared);
+    first = last;
+  }
+  if (begin > 0 && inside.empty()) inside.push_back(0);
+  return inside;
+}
+
+}  // namespace
+
+std::vector<store::SampleId> in_slices(const std::vector<store::SampleId>& samples,
+                                       const BatchOptions& options) {
+  std::vector<store::SampleId> parts;
+  parts.reserve(samples.size() * static_cast<std::size_t>(options.slices));
+  const auto rows = static_cast<std::size_t>(options.micro_batch_rows);
+  for (std::size_t first = 0; first < samples.size(); first += rows) {
+    const std::size_t last = std::min(first + rows, samples.size());
+    for (int slice = 0; slice < options.slices; ++slice) {
+      for (std::size_t i = first; i < last; ++i) {
+        parts.push_back(slice_of(samples[i], slice, options.slices));
+      }
+    }
+  }
+  return parts;
+}
+
 data::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows) {
   std::vector<std::int64_t> by_replica = options.micro_batches_by_replica;
   for (std::int64_t& count : by_replica) count *= options.micro_batch_rows;
@@ -71,7 +112,8 @@ std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
                                                   MicroBatch micro_batch) const {
   std::vector<store::SampleId> chosen;
   if (phase.reads_training()) {
-    const std::int64_t first = number(micro_batch) * options_.micro_batch_rows;
+    const std::int64_t whole = number(micro_batch) / slices_of(phase);
+    const std::int64_t first = whole * options_.micro_batch_rows;
     const auto& step = samples_of(static_cast<std::size_t>(options_.replica), phase.step);
     chosen.assign(step.begin() + first, step.begin() + first + options_.micro_batch_rows);
     return chosen;
@@ -90,13 +132,29 @@ std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
   return chosen;
 }
 
+BatchSource::RowPart BatchSource::part_of(const Phase& phase, const codec::Row& row) const {
+  const std::int64_t length = file(phase).row_length() / slices_of(phase);
+  const std::int64_t slice = number(row.sample) % slices_of(phase);
+  return {static_cast<store::SampleId>(number(row.sample) / slices_of(phase)), slice * length,
+          (slice + 1) * length};
+}
+
+MicroBatch BatchSource::with_backward(const Phase& phase, int number) const {
+  const int slices = slices_of(phase);
+  return MicroBatch{number / slices * slices + slices - 1 - number % slices};
+}
+
 codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const {
   const data::TokenFile& tokens = file(phase);
+  const int slices = slices_of(phase);
   codec::Rows rows;
   // The same for every micro-batch: buffers of equal size are reused.
-  rows.padded_length = tokens.row_length();
+  rows.padded_length = tokens.row_length() / slices;
   for (const store::SampleId sample : samples(phase, micro_batch)) {
-    rows.rows.push_back(codec::Row{sample, tokens.document_lengths(sample)});
+    codec::Row row{slice_of(sample, number(micro_batch) % slices, slices), {}};
+    const RowPart part = part_of(phase, row);
+    row.documents = documents_between(tokens.document_lengths(sample), part.begin, part.end);
+    rows.rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -104,12 +162,13 @@ codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const 
 std::vector<std::int64_t> BatchSource::padded_tokens(const Phase& phase,
                                                      MicroBatch micro_batch) const {
   const data::TokenFile& all = file(phase);
-  const std::vector<store::SampleId> chosen = samples(phase, micro_batch);
-  std::vector<std::int64_t> tokens(chosen.size() * static_cast<std::size_t>(all.row_length()));
+  const codec::Rows chosen = rows(phase, micro_batch);
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(chosen.size() * chosen.padded_length));
   auto to = tokens.begin();
-  for (const store::SampleId sample : chosen) {
-    std::copy_n(all.tokens(sample).begin(), all.length(sample), to);
-    to += all.row_length();
+  for (const codec::Row& row : chosen.rows) {
+    const RowPart part = part_of(phase, row);
+    std::copy_n(all.tokens(part.sample).begin() + part.begin, row.length(), to);
+    to += chosen.padded_length;
   }
   return tokens;
 }

@@ -31,7 +31,7 @@ std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& option
   const bool keeps = keeps_samples(options, setting, direction);
   if (!keeps && !codec_of(options, direction).has_state) return nullptr;
   codec::ActivationCacheOptions cache;
-  cache.row_tokens = setting.limits.row_tokens;
+  cache.row_tokens = setting.limits.row_tokens / setting.slices;
   cache.width = setting.limits.width;
   if (keeps) {
     cache.memory_bytes = static_cast<std::uint64_t>(options.cache.memory_bytes);

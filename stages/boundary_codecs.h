@@ -47,6 +47,7 @@ struct BoundarySetting {
   std::int64_t replica = 0;
   std::uint64_t seed = 0;
   codec::MessageLimits limits;
+  int slices = 1;                               // of each row in training
   at::ScalarType dtype = at::kFloat;            // of the computation
   at::Device device = at::kCPU;                 // of the computation
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluations

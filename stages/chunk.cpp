@@ -10,23 +10,6 @@
 namespace strait::stages {
 namespace {
 
-models::Pass pass_of(const codec::Rows& rows, const Phase& phase, const ChunkOptions& options,
-                     MicroBatch micro_batch) {
-  std::vector<std::vector<std::int64_t>> documents;
-  documents.reserve(rows.rows.size());
-  for (const codec::Row& row : rows.rows) documents.push_back(row.documents);
-  models::Pass pass = models::make_pass(documents, rows.padded_length);
-  pass.seed = options.seed;
-  pass.step = static_cast<std::uint64_t>(number(phase.step));
-  const std::int32_t among_all_replicas = options.first_micro_batch + number(micro_batch);
-  pass.micro_batch = static_cast<std::uint64_t>(among_all_replicas);
-  pass.training = phase.training;
-  pass.adapters = phase.reference == Phase::Reference::none;
-  if (phase.training) pass.noise = options.noise;
-  pass.balance_share = 1 / static_cast<double>(options.micro_batches);
-  return pass;
-}
-
 // For a device, autograd would run the backward on another thread, which does not see this thread's
 // queue of weight gradients.
 class BackwardOnThisThread {
@@ -51,6 +34,36 @@ at::Tensor leaf_of(const at::Tensor& values) {
 
 }  // namespace
 
+models::Pass Chunk::next_pass(const Phase& phase, MicroBatch micro_batch, const codec::Rows& rows) {
+  const bool sliced = phase.training && options_.slices > 1;
+  std::vector<std::vector<std::int64_t>> documents;
+  documents.reserve(rows.rows.size());
+  for (const codec::Row& row : rows.rows) documents.push_back(row.documents);
+  Sliced* const earlier = sliced ? &sliced_[number(micro_batch) / options_.slices] : nullptr;
+  const int slice = sliced ? number(micro_batch) % options_.slices : 0;
+  models::Pass pass = models::make_pass(documents, rows.padded_length,
+                                        slice > 0 ? earlier->past : std::vector<std::int64_t>());
+  pass.seed = options_.seed;
+  pass.step = static_cast<std::uint64_t>(number(phase.step));
+  const std::int32_t passes = sliced ? options_.slices : 1;  // of a micro-batch
+  const std::int32_t among_all = options_.first_micro_batch * passes + number(micro_batch);
+  pass.micro_batch = static_cast<std::uint64_t>(among_all);
+  pass.training = phase.training;
+  pass.adapters = phase.reference == Phase::Reference::none;
+  if (phase.training) pass.noise = options_.noise;
+  pass.balance_share = 1 / static_cast<double>(options_.micro_batches * passes);
+  if (!sliced) return pass;
+  pass.slice = {earlier->keys, slice, false};
+  earlier->past.resize(documents.size());
+  for (std::size_t row = 0; row < documents.size(); ++row) {
+    // All but the first document begin here.
+    const std::vector<std::int64_t>& lengths = documents[row];
+    if (slice == 0 || lengths.size() > 1) earlier->past[row] = 0;
+    if (!lengths.empty()) earlier->past[row] += lengths.back();
+  }
+  return pass;
+}
+
 std::vector<Chunk::Segment> Chunk::segments() const {
   const std::size_t layers = model_.layers().size();
   if (!options_.recompute) {
@@ -72,7 +85,8 @@ bool Chunk::has_backward(const Segment& segment) const {
   return options_.first_trained_layer < model_.range().first + static_cast<int>(end);
 }
 
-at::Tensor Chunk::run(const Segment& segment, at::Tensor values, const models::Pass& pass) const {
+at::Tensor Chunk::run(const Segment& segment, at::Tensor values, models::Pass& pass) const {
+  pass.slice.trains = has_backward(segment);
   for (std::size_t i = 0; i < segment.count; ++i) {
     values = model_.layers()[segment.first + i]->forward(values, pass);
   }
@@ -86,7 +100,7 @@ const FrozenRows* Chunk::rows_that_hold(const Phase& phase, MicroBatch micro_bat
 }
 
 Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& input) {
-  Kept kept{pass_of(input.rows, phase, options_, micro_batch), {}, {}};
+  Kept kept{next_pass(phase, micro_batch, input.rows), {}, {}};
   const bool keeps = phase.training && has_backward();
   const at::AutoGradMode grad_mode(keeps && !options_.recompute);
   // Forwards that a backward repeats are not counted again.
@@ -115,6 +129,8 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
     // A second forward would overwrite activations that a backward still needs.
     const bool fresh = kept_.emplace(micro_batch, std::move(kept)).second;
     TORCH_INTERNAL_ASSERT(fresh, "micro-batch ", number(micro_batch), " has two forwards");
+  } else if (counted.slice.keys != nullptr && counted.slice.index + 1 == options_.slices) {
+    sliced_.erase(number(micro_batch) / options_.slices);
   }
   return Flow{values.detach(), input.rows};
 }
@@ -139,12 +155,28 @@ at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
     } else {
       output = std::move(kept.outputs[i]);
     }
-    // An output without gradient belongs to a head that is the only trained layer: its gradient was
-    // computed with the loss.
-    if (output.requires_grad()) torch::autograd::backward({output}, {gradient});
+    backward(parts[i], kept.pass, std::move(output), std::move(gradient));
     gradient = input.grad();
   }
+  if (kept.pass.slice.index == 0) sliced_.erase(number(micro_batch) / options_.slices);
   return gradient;
+}
+
+void Chunk::backward(const Segment& segment, const models::Pass& pass, at::Tensor output,
+                     at::Tensor gradient) const {
+  models::SliceKeys::Roots roots;
+  if (pass.slice.keys != nullptr) {
+    const int first = model_.range().first + static_cast<int>(segment.first);
+    roots = pass.slice.keys->take_roots(first, first + static_cast<int>(segment.count) - 1,
+                                        pass.slice.index);
+  }
+  // An output without gradient belongs to a head that is the only trained layer: its gradient was
+  // computed with the loss.
+  if (output.requires_grad()) {
+    roots.values.push_back(std::move(output));
+    roots.gradients.push_back(std::move(gradient));
+  }
+  if (!roots.values.empty()) torch::autograd::backward(roots.values, roots.gradients);
 }
 
 void Chunk::weight_gradients(MicroBatch micro_batch) {

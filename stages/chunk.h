@@ -3,6 +3,7 @@
 #include "kernels/weight_gradient_queue.h"
 #include "models/expert_load.h"
 #include "models/model.h"
+#include "models/slice_keys.h"
 #include "stages/frozen_rows.h"
 #include "stages/ports.h"
 
@@ -15,6 +16,7 @@ struct ChunkOptions {
   int first_trained_layer = 0;   // no layer before it has a backward
   bool splits_backward = false;  // weight_gradients() is called after every backward()
   std::int64_t micro_batches = 1;     // of a step, over all replicas
+  int slices = 1;                     // of each in training, numbered as in schedules::sliced()
   double noise = 0;                   // Pass::noise in training
   FrozenRows* frozen_rows = nullptr;  // of the stage; null: every row is computed anew
 };
@@ -32,10 +34,10 @@ class Chunk {
   // Returns the gradient of the input; undefined for tokens, and if no earlier layer is trained.
   // Adds the parameters' gradients to the leaves' .grad. If backwards are split, those of large
   // weights are left out. Call once per micro-batch, in index order, because a sum of floats
-  // depends on it.
+  // depends on it; of its slices the last one first.
   at::Tensor backward(MicroBatch micro_batch, at::Tensor gradient);
 
-  // Adds what a split backward left out. Call once per micro-batch, in index order.
+  // Adds what a split backward left out. Call in the order of the backwards.
   void weight_gradients(MicroBatch micro_batch);
 
   models::Model& model() { return model_; }
@@ -62,6 +64,14 @@ class Chunk {
     std::vector<at::Tensor> outputs;  // one per segment; empty when recomputing
   };
 
+  // What later slices of a micro-batch need of earlier ones.
+  struct Sliced {
+    std::shared_ptr<models::SliceKeys> keys = std::make_shared<models::SliceKeys>();
+    std::vector<std::int64_t> past;  // by row: tokens so far of its latest document
+  };
+
+  // Of the forward of a micro-batch, or of its next slice.
+  models::Pass next_pass(const Phase& phase, MicroBatch micro_batch, const codec::Rows& rows);
   std::vector<Segment> segments() const;
   bool has_first_trained_layer() const {
     return has_backward() && options_.first_trained_layer >= model_.range().first;
@@ -73,12 +83,16 @@ class Chunk {
   // Whether a layer before the segment is trained, so that its input needs a gradient.
   bool passes_gradient(const Segment& segment) const;
   bool has_backward(const Segment& segment) const;
-  at::Tensor run(const Segment& segment, at::Tensor values, const models::Pass& pass) const;
+  // The pass is of the segment from here on.
+  at::Tensor run(const Segment& segment, at::Tensor values, models::Pass& pass) const;
+  void backward(const Segment& segment, const models::Pass& pass, at::Tensor output,
+                at::Tensor gradient) const;
 
   models::Model& model_;
   ChunkOptions options_;
   models::ExpertLoad load_;
   std::map<MicroBatch, Kept> kept_;
+  std::map<std::int32_t, Sliced> sliced_;                      // by micro-batch
   std::map<MicroBatch, kernels::WeightGradientQueue> queues_;  // of split backwards
 };
 

@@ -118,13 +118,15 @@ LossDownstream::Targets LossDownstream::targets_of(const Phase& phase,
   std::vector<std::int64_t> answers;
   std::int64_t row_start = 0;
   for (const codec::Row& row : rows.rows) {
-    const auto ids = file.tokens(row.sample);
-    const auto documents = file.documents(row.sample);
-    const auto mask = file.loss_mask(row.sample);
+    const BatchSource::RowPart part = source_.part_of(phase, row);
+    const auto ids = file.tokens(part.sample);
+    const auto documents = file.documents(part.sample);
+    const auto mask = file.loss_mask(part.sample);
     std::int32_t document = -1;
-    for (const std::int64_t place : file.targets(row.sample)) {
+    for (const std::int64_t place : file.targets(part.sample)) {
+      if (place <= part.begin || place > part.end) continue;  // predicted in another slice
       const auto at = static_cast<std::size_t>(place);
-      positions.push_back(row_start + place - 1);
+      positions.push_back(row_start + place - 1 - part.begin);
       tokens.push_back(ids[at]);
       if (preference_.loss == PreferenceLoss::none) continue;
       if (std::exchange(document, documents[at]) != documents[at]) {

@@ -138,7 +138,9 @@ void OwnerTie::combine(Gradients& gradients) {
   // In one process the other rows get the embedding's zeros, which turn -0.0 into 0.0; the bits
   // must be the same here.
   sum.add_(0.0);
-  for (std::size_t m = 0; m < rows_.last_use.size(); ++m) {
+  for (std::size_t i = 0; i < rows_.last_use.size(); ++i) {
+    const auto m =
+        static_cast<std::size_t>(number(source_.with_backward(phase_, static_cast<int>(i))));
     const std::vector<std::int64_t>& rows = rows_.last_use[m];
     if (rows.empty()) continue;
     const WaitClock::Wait wait(waits_, "the gradients of a tied weight", *link_);
@@ -223,14 +225,17 @@ void ReaderTie::backward_done(MicroBatch micro_batch) {
 
 LookedUpRows looked_up_rows(const BatchSource& source, const Phase& phase, int micro_batches) {
   const auto tokens = static_cast<std::size_t>(source.file(phase).largest_token()) + 1;
-  // The first and last micro-batch that use each token; -1: none.
+  // The micro-batches with the first forward and the last backward of each token; -1: none.
   std::vector<int> first(tokens, -1);
   std::vector<int> last(tokens, -1);
-  for (int m = 0; m < micro_batches; ++m) {
-    for (const std::int64_t token : source.padded_tokens(phase, MicroBatch{m})) {
-      const auto at = static_cast<std::size_t>(token);
-      if (first[at] < 0) first[at] = m;
-      last[at] = m;
+  for (int i = 0; i < micro_batches; ++i) {
+    for (const std::int64_t token : source.padded_tokens(phase, MicroBatch{i})) {
+      int& use = first[static_cast<std::size_t>(token)];
+      if (use < 0) use = i;
+    }
+    const MicroBatch next = source.with_backward(phase, i);
+    for (const std::int64_t token : source.padded_tokens(phase, next)) {
+      last[static_cast<std::size_t>(token)] = number(next);
     }
   }
   LookedUpRows rows;

@@ -16,7 +16,8 @@ namespace strait::stages {
 // ends of a tied weight know which rows cross and when, so no row numbers are sent.
 struct LookedUpRows {
   std::vector<std::int64_t> tokens;  // distinct, ascending
-  // By micro-batch: indices in `tokens` of the rows that it is the first, or the last, to look up.
+  // By micro-batch: indices in `tokens` of the rows that it is the first to look up, or the last to
+  // have a backward of.
   std::vector<std::vector<std::int64_t>> first_use;
   std::vector<std::vector<std::int64_t>> last_use;
 };
@@ -79,7 +80,7 @@ class ReaderTie final : public WeightTie {
   void begin(const Phase& phase, int micro_batches) override;
   // The rows of a micro-batch's tokens in the embedding's table. Waits for their values.
   std::vector<std::int64_t> rows_of(MicroBatch micro_batch, std::vector<std::int64_t> tokens);
-  // Called after the backward of a micro-batch through the embedding, in index order.
+  // Called after the backward of a micro-batch through the embedding, in the order of backwards.
   void backward_done(MicroBatch micro_batch);
   void combine(Gradients&) override {}
   double waited_seconds() const override { return waited_seconds_; }

@@ -79,6 +79,7 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
   chunk.seed = options.seed;
   chunk.first_micro_batch = static_cast<std::int32_t>(micro_batches_before(options.batch));
   chunk.micro_batches = all_micro_batches(options.batch);
+  chunk.slices = options.batch.slices;
   chunk.recompute = options.recompute;
   chunk.noise = options.noise;
   chunk.first_trained_layer = first_trained_layer;
@@ -192,6 +193,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   setting.seed = options_.seed;
   setting.limits.rows = options_.batch.micro_batch_rows;
   setting.limits.row_tokens = options_.row_tokens;
+  setting.slices = options_.batch.slices;
   setting.dtype = options_.dtype;
   setting.device = options_.device;
   setting.evaluation_wire = options_.evaluation_wire;
@@ -203,7 +205,9 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   }
   if (uses_cache(options)) {
     const data::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
-    setting.order = [order](store::Step step) { return order.samples(step); };
+    setting.order = [order, batch = options_.batch](store::Step step) {
+      return in_slices(order.samples(step), batch);
+    };
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
     if (options_.snapshots) {
       setting.saved_before = [loop = options_.loop](store::Step steps) {

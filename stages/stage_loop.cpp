@@ -60,8 +60,9 @@ StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
                   }}),
       sent_(sent_over(parts_.boundaries)) {
   shard_evaluation();
+  // In every chunk the gradients of the same one are the last.
   for (const schedules::Action& action : training_) {
-    last_micro_batch_ = std::max(last_micro_batch_, action.micro_batch);
+    if (action.work != schedules::Work::forward) last_micro_batch_ = action.micro_batch;
   }
 }
 

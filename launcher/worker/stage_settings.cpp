@@ -175,6 +175,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.batch.replica = job.process.replica;
   options.batch.micro_batch_rows = plan.micro_batch_rows();
   options.batch.micro_batches = plan.micro_batches;
+  options.batch.slices = static_cast<int>(plan.slices);
   for (std::uint32_t replica = 0; replica < plan.replica_rows.size(); ++replica) {
     options.batch.micro_batches_by_replica.push_back(plan.micro_batches_of(replica));
   }

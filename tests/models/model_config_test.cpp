@@ -1,5 +1,6 @@
 #include "models/model_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <any>
@@ -274,6 +275,17 @@ TEST(ModelConfig, CountsTheParametersOfModelsWithExperts) {
             29'943'390'976 + 46 * 64);  // GLM-4.7-Flash, and what routers choose by
   EXPECT_EQ(parameters(R"("model_type": "deepseek_v3")"),
             671'026'404'352 + 58 * 256);  // DeepSeek-V3
+}
+
+TEST(Description, SaysWhyRowsAreTrainedWhole) {
+  const auto why = [](const std::string& text) {
+    return describe(parse_config("{" + text + "}", "config.json")).trains_whole_rows;
+  };
+  EXPECT_EQ(why(R"("model_type": "gpt2")"), "");
+  EXPECT_EQ(why(R"("model_type": "qwen3_moe")"), "");
+  EXPECT_THAT(why(R"("model_type": "qwen3_moe", "output_router_logits": true)"),
+              testing::HasSubstr("balance loss"));
+  EXPECT_THAT(why(R"("model_type": "qwen3_5_text")"), testing::HasSubstr("state along a row"));
 }
 
 // OPT-350m projects to narrower tokens before the table, and the loss takes as many rows as its

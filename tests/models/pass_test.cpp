@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/key_value_cache.h"
+#include "models/slice_keys.h"
 #include "tests/kernels/live_bytes.h"
 #include "tests/models/tiny_gpt2.h"
 
@@ -153,6 +154,34 @@ TEST(KeyValueCache, LatentsGiveTheFullForward) {
           run_layers(*model, tokens.narrow(1, begin, count), make_pass(cache, 2, count));
       EXPECT_LT(largest_difference(part, whole.narrow(1, begin, count)), 2e-5) << begin;
       begin += count;
+    }
+  }
+}
+
+TEST(SliceKeys, SlicesOfRowsGiveTheFullForward) {
+  const DecoderConfig plain = tiny_values_without_dropout();
+  DecoderConfig windowed = plain;
+  windowed.window = 5;
+  windowed.windowed = {true, false, true, false};
+  std::vector<std::unique_ptr<Model>> all;
+  all.push_back(tiny_model(plain, all_layers(plain)));
+  all.push_back(tiny_model(windowed, all_layers(windowed)));
+  all.push_back(latent_model());
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = random_tokens(2, 18, 6);
+  for (const auto& model : all) {
+    const at::Tensor whole = run_layers(*model, tokens, make_pass({{5, 7, 6}, {18}}, 18));
+    const auto keys = std::make_shared<SliceKeys>();
+    // The second document begins in the first slice, the third one with the last.
+    const std::vector<std::vector<std::vector<std::int64_t>>> documents{
+        {{5, 1}, {6}}, {{6}, {6}}, {{0, 6}, {6}}};
+    const std::vector<std::vector<std::int64_t>> past{{0, 0}, {1, 6}, {7, 12}};
+    for (int slice = 0; slice < 3; ++slice) {
+      const auto index = static_cast<std::size_t>(slice);
+      Pass pass = make_pass(documents[index], 6, past[index]);
+      pass.slice = {keys, slice, false};
+      const at::Tensor part = run_layers(*model, tokens.narrow(1, 6 * slice, 6), pass);
+      EXPECT_LT(largest_difference(part, whole.narrow(1, 6 * slice, 6)), 2e-5) << slice;
     }
   }
 }

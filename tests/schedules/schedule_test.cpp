@@ -94,6 +94,20 @@ TEST(Schedule, InterleavedWithOneChunkIs1F1B) {
   }
 }
 
+TEST(Schedule, SlicesGoForwardInOrderAndBackwardInTheOppositeOne) {
+  PipelineShape shape{.stages = 2, .micro_batches = 2, .slices = 3};
+  EXPECT_EQ(text_of(action_list(schedule_named("1f1b"), shape, StageIndex{1})),
+            "F0 F1 F2 B2 B1 B0 F3 F4 F5 B5 B4 B3");
+  shape.slices = 2;
+  EXPECT_EQ(text_of(action_list(schedule_named("zero_bubble"), shape, StageIndex{1})),
+            "F0 F1 B1 B0 F2 F3 B3 B2 W1 W0 W3 W2");
+  for (const Schedule& schedule : catalogue().all()) {
+    for (const int slices : {2, 4}) {
+      EXPECT_NO_THROW(check_lists(schedule, {5, 7, 1, schedule.chunks, slices})) << schedule.name;
+    }
+  }
+}
+
 TEST(Schedule, EvaluationOnlyRunsForwards) {
   EXPECT_EQ(text_of(forward_only({.stages = 4, .micro_batches = 3}, StageIndex{2})), "F0 F1 F2");
 }
@@ -122,6 +136,7 @@ TEST(Schedule, AShapeNoPipelineCanHaveIsRefusedWithItsNumbers) {
     EXPECT_THAT(refusal({.stages = 0}, 0), HasSubstr("stage 0 of 0 stages"));
     EXPECT_THAT(refusal({.micro_batches = 0}, 0), HasSubstr("0 micro-batches"));
     EXPECT_THAT(refusal({.depth = -1}, 0), HasSubstr("depth -1"));
+    EXPECT_THAT(refusal({.slices = 0}, 0), HasSubstr("0 slices"));
     EXPECT_THAT(refusal({.stages = 2}, 2), HasSubstr("stage 2 of 2 stages"));
     EXPECT_THAT(refusal({.stages = 2}, -1), HasSubstr("stage -1 of 2 stages"));
   }

@@ -320,6 +320,7 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.batch.micro_batch_rows = settings.rows;
   options.batch.micro_batches = settings.micro_batches;
   options.batch.micro_batches_by_replica = settings.unequal;
+  options.batch.slices = settings.slices;
   options.batch.shuffle = settings.shuffle;
   options.batch.replicas = settings.replicas;
   options.batch.replica = static_cast<std::int64_t>(process / settings.stages());
@@ -350,9 +351,10 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
                                ? settings.micro_batches
                                : settings.unequal[static_cast<std::size_t>(options.batch.replica)];
   const schedules::PipelineShape shape{static_cast<int>(settings.stages()), static_cast<int>(own),
-                                       settings.depth, settings.chunks};
+                                       settings.depth, settings.chunks, settings.slices};
   const auto index = static_cast<StageIndex>(stage);
-  options.training = schedules::schedule_named(settings.schedule).list(shape, index);
+  options.training =
+      schedules::action_list(schedules::schedule_named(settings.schedule), shape, index);
   options.evaluation = evaluation_of(settings, stage, static_cast<std::size_t>(settings.replicas),
                                      static_cast<std::size_t>(options.batch.replica));
   return options;

@@ -26,6 +26,7 @@ struct RunSettings {
   int chunks = 1;  // of each stage
   std::string schedule = "1f1b";
   int depth = 0;
+  int slices = 1;                     // of each micro-batch
   int micro_batches = 4;              // of each replica
   std::vector<std::int64_t> unequal;  // micro-batches by replica, if they differ
   int replicas = 1;
