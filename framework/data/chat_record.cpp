@@ -170,9 +170,7 @@ void add_history(nlohmann::json& messages, const nlohmann::json& history,
 
 nlohmann::json instruction_messages(const nlohmann::json& root, const std::string& origin) {
   nlohmann::json messages = nlohmann::json::array();
-  if (root.contains("history") && !root["history"].is_null()) {
-    add_history(messages, root["history"], origin);
-  }
+  if (root.contains("history")) add_history(messages, root["history"], origin);
   std::string asked = required_string(root, "instruction", origin);
   const std::string input = root.contains("input") ? required_string(root, "input", origin) : "";
   if (!input.empty()) asked += "\n\n" + input;
@@ -190,6 +188,22 @@ void refuse_second_system(const nlohmann::json& messages, const std::string& ori
                 fmt::format("it has \"system\" and begins with a message of the role {}, and only "
                             "one of them can begin a chat; leave one out",
                             role.dump()));
+}
+
+bool is_from_assistant(const nlohmann::ordered_json& message) {
+  return message.is_object() && message.value("role", nlohmann::ordered_json()) == "assistant";
+}
+
+// Some files in the form of ShareGPT have the messages of chat templates.
+bool has_roles(const nlohmann::json& turns) {
+  return turns.is_array() && !turns.empty() && turns.front().is_object() &&
+         turns.front().contains("role") && !turns.front().contains("from");
+}
+
+// Of a line whose messages had other keys.
+Record record_of_chat(const nlohmann::ordered_json& chat, const std::string& origin) {
+  const std::string text = chat.dump();
+  return message_record(nlohmann::json::parse(text), text, origin);
 }
 
 // Keeps the order of the line's keys, which templates show.
@@ -254,6 +268,32 @@ Record message_record(const nlohmann::json& root, std::string_view line,
   return record;
 }
 
+bool is_chat_pair(const nlohmann::json& root) {
+  const auto prompt = root.find("prompt");
+  const auto completion = root.find("completion");
+  return prompt != root.end() && prompt->is_array() && completion != root.end() &&
+         completion->is_array();
+}
+
+Record chat_pair_record(std::string_view line, const std::string& origin) {
+  nlohmann::ordered_json chat = nlohmann::ordered_json::parse(line);
+  nlohmann::ordered_json messages = std::move(chat["prompt"]);
+  const nlohmann::ordered_json answers = std::move(chat["completion"]);
+  if (std::ranges::none_of(answers, is_from_assistant)) {
+    refuse_record(origin,
+                  "\"completion\" has no message of the role \"assistant\", so there is nothing "
+                  "to learn");
+  }
+  for (nlohmann::ordered_json& message : messages) {
+    if (is_from_assistant(message)) message["train"] = false;
+  }
+  messages.insert(messages.end(), answers.begin(), answers.end());
+  chat.erase("prompt");
+  chat.erase("completion");
+  chat["messages"] = std::move(messages);
+  return record_of_chat(chat, origin);
+}
+
 bool is_foreign_chat(const nlohmann::json& root) {
   return root.contains("conversations") ||
          (root.contains("instruction") && root.contains("output"));
@@ -261,6 +301,12 @@ bool is_foreign_chat(const nlohmann::json& root) {
 
 Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
                            const std::string& origin) {
+  if (root.contains("conversations") && has_roles(root["conversations"])) {
+    nlohmann::ordered_json chat = nlohmann::ordered_json::parse(line);
+    chat["messages"] = std::move(chat["conversations"]);
+    chat.erase("conversations");
+    return record_of_chat(chat, origin);
+  }
   nlohmann::json messages = root.contains("conversations")
                                 ? shared_messages(root["conversations"], origin)
                                 : instruction_messages(root, origin);

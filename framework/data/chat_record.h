@@ -22,8 +22,15 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
 // The tools of a chat and the calls of its messages, as JSON with sorted keys; empty: none.
 std::string tools_content(const Record& record);
 
-// Whether a record has the form of ShareGPT ("conversations": a list of {"from", "value"}) or of
-// Alpaca ("instruction", optionally "input", "output", "history"). Both may have "system".
+// Whether "prompt" and "completion" are lists of messages, as TRL writes them.
+bool is_chat_pair(const nlohmann::json& root);
+
+// The messages of both lists, of which only those of the completion are learnt.
+Record chat_pair_record(std::string_view line, const std::string& origin);
+
+// Whether a record has the form of ShareGPT ("conversations": a list of {"from", "value"}, or of
+// {"role", "content"}) or of Alpaca ("instruction", optionally "input", "output", "history"). Both
+// may have "system".
 bool is_foreign_chat(const nlohmann::json& root);
 
 // Converts such a record to messages. Alpaca's input follows the instruction after an empty line.

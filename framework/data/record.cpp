@@ -16,25 +16,18 @@ namespace strait::data {
 
 namespace {
 
-// Whether the key has a value other than null. Tables of many records have null where a record has
-// none.
-bool has_value(const nlohmann::json& root, const char* key) {
-  const auto found = root.find(key);
-  return found != root.end() && !found->is_null();
-}
-
 // Refuses data for other kinds of training, because part of it would be trained on unnoticed.
 void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
   constexpr const char* kSupported =
       "which this build does not train on; it trains on \"text\", on \"prompt\" and "
       "\"completion\", and on \"messages\"";
-  if (has_value(root, "chosen") || has_value(root, "rejected")) {
+  if (root.contains("chosen") || root.contains("rejected")) {
     refuse_record(
         origin,
         "\"chosen\" and \"rejected\" are a preference; set train.preference.loss to learn it, or "
         "write the chosen answer as the completion of a prompt, and leave both keys out");
   }
-  if (!has_value(root, "label")) return;
+  if (!root.contains("label")) return;
   const bool answered = root.contains("completion") || root.contains("messages") ||
                         root.contains("conversations") || root.contains("output");
   if (answered && is_rating(root["label"])) {
@@ -65,8 +58,9 @@ Record parse_record(std::string_view line, const std::string& origin) {
   if (!root.is_object()) refuse_record(origin, kAllowed);
   refuse_other_tasks(root, origin);
   const bool text = root.contains("text");
-  const bool pair = root.contains("prompt") || root.contains("completion");
   const bool chat = root.contains("messages");
+  // UltraChat repeats the first message as "prompt".
+  const bool pair = root.contains("completion") || (root.contains("prompt") && !chat);
   if (!text && !pair && !chat) {
     if (is_foreign_chat(root)) return foreign_chat_record(root, line, origin);
     constexpr std::size_t kKeysShown = 8;
@@ -74,14 +68,15 @@ Record parse_record(std::string_view line, const std::string& origin) {
     for (const auto& [key, value] : root.items()) {
       if (keys.size() < kKeysShown) keys.push_back(fmt::format("\"{}\"", key));
     }
-    refuse_record(origin,
-                  fmt::format("{}; this one has {}", kAllowed,
-                              keys.empty() ? "no key" : fmt::format("{}", fmt::join(keys, ", "))));
+    refuse_record(origin, fmt::format("{}; this one has {}", kAllowed,
+                                      keys.empty() ? "no key with a value"
+                                                   : fmt::format("{}", fmt::join(keys, ", "))));
   }
   if (static_cast<int>(text) + static_cast<int>(pair) + static_cast<int>(chat) > 1) {
     refuse_record(origin, fmt::format("{}; this one has more than one of them", kAllowed));
   }
   if (chat) return message_record(root, line, origin);
+  if (is_chat_pair(root)) return chat_pair_record(line, origin);
   if (pair && !system_text(root, origin).empty()) {
     refuse_record(origin,
                   "\"system\" is not used with \"prompt\", which is not rendered as a chat; put "
@@ -146,7 +141,13 @@ void refuse_record(const std::string& origin, const std::string& why) {
 
 nlohmann::json parse_line(std::string_view line, const std::string& origin) {
   try {
-    return fields::parse_bounded_json(line, kRecordLimits);
+    nlohmann::json root = fields::parse_bounded_json(line, kRecordLimits);
+    // Tables of many records have null where a record has none.
+    if (root.is_object()) {
+      std::erase_if(root.get_ref<nlohmann::json::object_t&>(),
+                    [](const auto& item) { return item.second.is_null(); });
+    }
+    return root;
   } catch (const fields::JsonError& error) {
     refuse_record(origin, fmt::format("a line that is not JSON: {}", error.what()));
   }

@@ -36,11 +36,11 @@ struct Record {
 enum class Targets : std::uint8_t { assistant, all, last };
 
 // Parses a line of a JSONL file: an object with "text", or "prompt" and "completion", or "messages"
-// (a list of {"role", "content"}), or a chat of the form of ShareGPT or Alpaca (chat_record.h).
-// Other keys are ignored. A text is a target as a whole and may be cut; otherwise the completion or
-// the assistant's turns are the target. The pieces of messages are "role: content\n". The newline
-// after an assistant's content is a target too, because it ends the answer. Throws StoreError
-// bad_input that starts with `origin`.
+// (a list of {"role", "content"}), or a chat of another form (chat_record.h). Other keys are
+// ignored, and so is a "prompt" next to "messages". A text is a target as a whole and may be cut;
+// otherwise the completion or the assistant's turns are the target. The pieces of messages are
+// "role: content\n". The newline after an assistant's content is a target too, because it ends the
+// answer. Throws StoreError bad_input that starts with `origin`.
 Record parse_record(std::string_view line, const std::string& origin);
 
 // A longer text is read and tokenized in parts.
@@ -61,7 +61,7 @@ void choose_targets(Record& record, Targets targets);
 // StoreError bad_input: "<origin>: <why>".
 [[noreturn]] void refuse_record(const std::string& origin, const std::string& why);
 
-// The JSON of a line of a data file.
+// The JSON of a line of a data file, without keys whose value is null.
 nlohmann::json parse_line(std::string_view line, const std::string& origin);
 
 // The type of a value, in words for a sentence: "a number", "a list".

@@ -69,9 +69,9 @@ plan::RunFile write_files(const run::RunDirectory& directory, planner::PlannedRu
 
 std::vector<std::string*> paths_in(recipe::Recipe& recipe) {
   std::vector<std::string*> paths = {
-      &recipe.model.path,      &recipe.model.weights_run,         &recipe.model.adapter,
-      &recipe.data.tokenizer,  &recipe.pipeline.partition.plugin, &recipe.hosts.links,
-      &recipe.hosts.ssh_config};
+      &recipe.model.path,       &recipe.model.weights_run,         &recipe.model.adapter,
+      &recipe.data.tokenizer,   &recipe.pipeline.partition.plugin, &recipe.hosts.links,
+      &recipe.hosts.ssh_config, &recipe.train.preference.reference};
   for (data::DataFile& file : recipe.data.train) paths.push_back(&file.path);
   for (data::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
   for (std::string& plugin : recipe.plugins) paths.push_back(&plugin);

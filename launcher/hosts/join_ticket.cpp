@@ -257,13 +257,14 @@ std::string take_rendezvous_secret() {
   ::unsetenv(kSecretFile);
   text.erase(text.find_last_not_of(" \r\n\t") + 1);
   if (parse_secret(text)) return text;
-  const std::string found = source.empty()
-                                ? "--rendezvous lacks a secret that all nodes share; give it"
-                                : fmt::format("the secret of {} has {}; give one", source,
-                                              base::counted(std::ssize(text), "character"));
+  const std::string found =
+      source.empty()
+          ? fmt::format("{} is not set on this node", kSecret)
+          : fmt::format("{} has {}", source, base::counted(std::ssize(text), "character"));
   throw base::UserError(base::ExitCode::bad_input,
-                        "{} of 64 hexadecimal digits, as `openssl rand -hex 32` prints, in {} or "
-                        "in a file that {} names",
+                        "--rendezvous needs a secret of 64 hexadecimal digits, the same on all "
+                        "nodes, but {}; set {} to what `openssl rand -hex 32` prints, or {} to the "
+                        "name of a file that holds it",
                         found, kSecret, kSecretFile);
 }
 

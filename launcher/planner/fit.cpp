@@ -94,7 +94,10 @@ class FitPlanner {
     recipe.model.device = recipe::Device::cuda;
     recipe.model.choose_recompute = true;
     if (training != Training::full) {
-      recipe.model.lora = base_.model.lora.value_or(recipe::LoraSettings());
+      recipe.model.lora = base_.model.lora;
+      recipe.model.adapter = base_.model.adapter;
+      // Those of an adapter are in its files.
+      if (!recipe.model.lora && recipe.model.adapter.empty()) recipe.model.lora.emplace();
     }
     if (training == Training::qlora) recipe.model.quantization = recipe::Quantization::nf4;
     recipe.data.train = {{(folder_ / "text.txt").string()}};

@@ -26,7 +26,8 @@ struct FitRow {
   std::optional<int> second_host = std::nullopt;  // Mbit/s from which two hosts beat one
 };
 
-// A model of `--fit`, and what the plans take from its recipe: model, rows, batch and codec.
+// A model of `--fit`, and what the plans take from its recipe: model, adapters, rows, batch and
+// codec.
 struct FitModel {
   std::string name;
   std::string config;  // that of the built-in sizes; empty: the recipe names a directory

@@ -165,8 +165,10 @@ std::string text_of_slowed_measurements(const plan::Plan& plan) {
 std::string text_of_shipping(const plan::Plan& plan, const RunForecast& run) {
   if (run.shipped_bytes == 0) return "";
   const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  const bool stated = hosts.ship_megabits || hosts.link_megabits;
+  const double seconds = stated ? run.shipping_seconds : one_digit(run.shipping_seconds);
   return fmt::format("  hosts that lack the weights, {}, get them within {} ({})\n",
-                     base::byte_text(run.shipped_bytes), text_of_seconds(run.shipping_seconds),
+                     base::byte_text(run.shipped_bytes), text_of_seconds(seconds),
                      hosts.ship_megabits   ? "hosts.ship_megabits"
                      : hosts.link_megabits ? "hosts.link_megabits"
                                            : "assumed; hosts.ship_megabits states it");
@@ -196,13 +198,11 @@ std::string text_of_use(const plan::Plan& plan, const RunForecast& run) {
   return parts.empty() ? "" : fmt::format("  {}\n", fmt::join(parts, "; "));
 }
 
-// "  the CPU of a makes its off-loaded update in 3.1 s (...), and 0.9 s of transfers (...)", and
-// what the disk of a takes for it.
+// "  the CPU of a makes its off-loaded update in 3 s (...), and 0.9 s of transfers (...)", and
+// what the disk of a takes for it. No speed of these is measured.
 std::string text_of_offload(const plan::Plan& plan) {
   if (plan.processes.empty()) return "";
-  const auto bytes = [](const plan::Plan::Process& one) {
-    return one.offloaded_bytes + one.disk_bytes;
-  };
+  const auto bytes = [](const auto& one) { return one.offloaded_bytes + one.disk_bytes; };
   const plan::Plan::Process& most = *std::ranges::max_element(plan.processes, {}, bytes);
   if (bytes(most) == 0) return "";
   std::string text;
@@ -211,9 +211,10 @@ std::string text_of_offload(const plan::Plan& plan) {
     const OffloadSeconds seconds =
         offload_seconds(plan.recipe, bytes(most) / (state.offloaded + state.on_disk));
     text = fmt::format(
-        "  the CPU of {} makes its off-loaded update in {:.3g} s (assumed {:.3g} GB/s of memory), "
-        "and {:.3g} s of transfers at the same time (assumed {:.3g} GB/s over PCIe)\n",
-        most.host, seconds.update, plan::kAssumedMemoryBytesPerSecond / 1e9, seconds.transfer,
+        "  the CPU of {} makes its off-loaded update in {} (assumed {:.3g} GB/s of memory), and {} "
+        "of transfers at the same time (assumed {:.3g} GB/s over PCIe)\n",
+        most.host, text_of_seconds(one_digit(seconds.update)),
+        plan::kAssumedMemoryBytesPerSecond / 1e9, text_of_seconds(one_digit(seconds.transfer)),
         plan::kAssumedPcieBytesPerSecond / 1e9);
   }
   // All processes of a host make their updates at the same time.
@@ -223,9 +224,9 @@ std::string text_of_offload(const plan::Plan& plan) {
       *std::ranges::max_element(on_disk, {}, &std::pair<const std::string, std::int64_t>::second);
   if (taken == 0) return text;
   return text + fmt::format(
-                    "  the disk of {} is read and written for {:.3g} s in each update, as far as "
-                    "its memory cannot hold {} (assumed {:.3g} GB/s)\n",
-                    host, disk_seconds(taken), base::byte_text(taken),
+                    "  the disk of {} is read and written for {} in each update, as far as its "
+                    "memory cannot hold {} (assumed {:.3g} GB/s)\n",
+                    host, text_of_seconds(one_digit(disk_seconds(taken))), base::byte_text(taken),
                     plan::kAssumedDiskBytesPerSecond / 1e9);
 }
 
@@ -233,21 +234,20 @@ std::string text_of_forecast(const plan::Plan& plan) {
   const RunForecast run = forecast_run(plan);
   const bool one_epoch = plan.epoch_steps > 0 && plan.steps <= plan.epoch_steps;
   const double sync = sync_seconds(plan);
-  const double first = plan.first_epoch_step_seconds + sync;
-  const double step = one_epoch ? first : plan.step_seconds + sync;
-  std::string text = fmt::format("\nforecast at {}: {} a step", text_of_speeds(plan),
-                                 forecast_seconds(plan, step));
+  const auto seconds = [&plan](double value) { return forecast_seconds(plan, value); };
+  const std::string first = seconds(plan.first_epoch_step_seconds + sync);
+  const double step = (one_epoch ? plan.first_epoch_step_seconds : plan.step_seconds) + sync;
+  std::string text = "\nforecast at " + text_of_speeds(plan) + ": " + seconds(step) + " a step";
   // An epoch that the run does not leave needs no words.
-  if (!one_epoch && std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
-    text += fmt::format(", {} in the first epoch ({})", forecast_seconds(plan, first),
-                        base::counted(plan.epoch_steps, "step"));
+  const bool caches = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
+  if (!one_epoch && (caches || first != seconds(step))) {
+    text +=
+        fmt::format(", {} in the first epoch ({})", first, base::counted(plan.epoch_steps, "step"));
   }
-  const bool matters = sync > 1e-3 * step;
-  if (matters) text += fmt::format(", {} of it for replicas", forecast_seconds(plan, sync));
-  text += fmt::format("; {} in all",
-                      forecast_seconds(plan, run.steps_seconds + run.evaluation_seconds));
+  if (sync > 1e-3 * step) text += fmt::format(", {} of it for replicas", seconds(sync));
+  text += fmt::format("; {} in all", seconds(run.steps_seconds + run.evaluation_seconds));
   if (run.evaluation_seconds > 0) {
-    text += fmt::format(", {} of it for {}", forecast_seconds(plan, run.evaluation_seconds),
+    text += fmt::format(", {} of it for {}", seconds(run.evaluation_seconds),
                         base::counted(run.evaluations, "evaluation"));
   }
   return text + "\n" + text_of_rows(plan) + text_of_use(plan, run) + text_of_offload(plan) +

@@ -57,6 +57,11 @@ void widen_lines(recipe::RecipeHost& host, double megabits) {
 
 void set_link(const std::vector<std::string>& words, const std::string& sentence,
               recipe::Recipe& recipe, recipe::LinkTable& speeds) {
+  if (recipe.hosts.simulate.any()) {
+    refuse_what_if(sentence,
+                   "hosts.simulate sets the speed of all links of this recipe, which are on this "
+                   "machine; plan with another one: --set hosts.simulate.rate=100Mbit/s");
+  }
   const std::string from = listed_host(recipe.hosts.list, words[1], sentence)->name;
   const std::string to = listed_host(recipe.hosts.list, words[2], sentence)->name;
   if (from == to) refuse_what_if(sentence, "a link connects two hosts");

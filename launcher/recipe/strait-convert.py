@@ -38,6 +38,8 @@ DEFAULTS = {
 
 DECAYS = {"cosine": "cosine", "linear": "linear", "constant": "constant", "constant_with_warmup": "constant"}
 SAME_OPTIMIZERS = {"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused"}
+# Block-wise, as bitsandbytes and torchao do; the pages are a matter of memory.
+OPTIMIZERS_OF_8_BITS = {"adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "adamw_torch_8bit", "ao_adamw_8bit"}
 # Records that strait knows by their keys.
 KNOWN_RECORDS = {"alpaca", "completion", "chat_template", "pretrain", "sharegpt"}
 
@@ -371,7 +373,9 @@ def convert_rest(made, file):
     if keep > 0:
         made.put("checkpoint.keep", max(2, keep), "save_total_limit")
     optimizer, kind = made.take("optimizer", "adamw_torch")
-    if clean(kind) not in SAME_OPTIMIZERS:
+    if clean(kind) in OPTIMIZERS_OF_8_BITS:
+        made.put("train.moments", "int8", optimizer)
+    elif clean(kind) not in SAME_OPTIMIZERS:
         made.lacks(optimizer, kind, "AdamW with float32 moments")
     for key in ("stage", "do_train", "eval_strategy"):
         made.left.pop(key, None)

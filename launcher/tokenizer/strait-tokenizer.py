@@ -879,7 +879,8 @@ class Worker:
         """ids and target spans of each record, in order."""
         targets, records = request["targets"], request["records"]
         results = [None] * len(records)
-        kinds = {"text": [], "prompt": [], "messages": []}
+        # A chat comes as its line, which may have the other keys, too.
+        kinds = {"messages": [], "text": [], "prompt": []}
         for i, record in enumerate(records):
             kinds[next(k for k in kinds if k in record)].append(i)
         self.add_texts(records, kinds["text"], results)

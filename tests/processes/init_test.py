@@ -158,6 +158,14 @@ class Init(runs.RunCase):
             self.assertNotRegex(out, "counterpart: (rl|pref|beta|loss_type|orpo_alpha)")
             (self.home / "theirs.toml").unlink()
 
+    def test_moments_of_8_bits_are_kept(self):
+        for text in (AXOLOTL.replace("paged_adamw_32bit", "adamw_bnb_8bit"), LLAMA_FACTORY + "optim: adamw_8bit\n",
+                     TRL + "optim: paged_adamw_8bit\n"):
+            out, _, recipe = self.converted(text)
+            self.assertEqual(recipe["train"]["moments"], "int8")
+            self.assertNotIn("no counterpart: optim", out)
+            (self.home / "theirs.toml").unlink()
+
     def test_data_of_the_hub_are_named_with_their_part(self):
         for text in (TRL.replace("train.jsonl", "allenai/c4\ndataset_config: en\ndataset_train_split: validation"),
                      "base_model: model\npretraining_dataset:\n  - {path: allenai/c4, name: en, split: validation, type: pretrain}\n"):

@@ -412,7 +412,7 @@ class TokenizerRuns(runs.RunCase):
                                     {"role": "assistant", "content": None, "tool_calls": [call if i % 2 else other]},
                                     {"role": "tool", "content": "7", "name": "add"},
                                     {"role": "assistant", "content": f"it é {i}", "weight": i % 3}],
-                       "picture": b"\xff\x00"} for i in range(12)],
+                       "prompt": f"what is {i}?", "picture": b"\xff\x00"} for i in range(12)],
             "pairs": [{"prompt": f"a {i} ", "completion": "b\n" * (i % 5), "system": None} for i in range(40)],
             "texts": [{"text": f"it is {i}\n" * 9, "when": None} for i in range(40)],
             "turns": [{"conversations": [{"from": "human", "value": "what"}, {"from": "gpt", "value": f"it {i}"}]}

@@ -40,6 +40,7 @@ TEST(PreferenceRecord, HasTheFormsOfTrl) {
   expect_answers(R"({"prompt":"2+2=","chosen":"4","rejected":"5","score":1})", {"2+2="}, "4", "5");
   expect_answers(R"({"chosen":"The sky is blue.","rejected":"The sky is red."})", {"The sky is"},
                  " blue.", " red.");
+  expect_answers(R"({"prompt":null,"chosen":"a b","rejected":"a c"})", {"a"}, " b", " c");
   // The first difference is inside of a character.
   expect_answers(R"({"chosen":"a\u00e4","rejected":"a\u00e5"})", {"a"}, "ä", "å");
   const std::vector<std::string> asked = {"user: ", "hi\n", "assistant: "};

@@ -57,6 +57,7 @@ TEST(Record, SaysWhatIsWrongAndWhatIsAllowed) {
   expect_refused_record("{\"text\": nope}", {"a line that is not JSON", "column 11"});
   expect_refused_record("\"text\"", {"a record is an object with \"text\""});
   expect_refused_record("{}", {"\"prompt\" and \"completion\"", "\"messages\"", "has no key"});
+  expect_refused_record(R"({"text":null})", {"has no key with a value"});
   expect_refused_record(R"({"text":"a","prompt":"b"})", {"more than one"});
   expect_refused_record(R"({"prompt":"a"})", {"there is no \"completion\""});
   expect_refused_record(R"({"text":7})", {"\"text\" is a number where a string is expected"});
@@ -293,6 +294,40 @@ TEST(Record, ReadsShareGptAndAlpacaAsMessages) {
   EXPECT_EQ(more.pieces[3].text, "a\n\nb\n");
   expect_refused_record(R"({"conversations":[{"from":"martian","value":"hi"}]})",
                         {"turn 1", "\"martian\"", "human, gpt"});
+}
+
+TEST(Record, TakesTheFormsOfOtherToolsForMessages) {
+  const std::string user = R"({"role":"user","content":"hi"})";
+  const std::string answer = R"({"role":"assistant","content":"hello"})";
+  const std::string both = "[" + user + "," + answer + "]";
+  const std::vector<Piece> wanted = {
+      {"user: ", false}, {"hi\n", false}, {"assistant: ", false}, {"hello\n", true}};
+  for (const std::string& line :
+       {R"({"text":null,"prompt":null,"messages":)" + both + "}",
+        R"({"prompt":"hi","prompt_id":"7","messages":)" + both + "}",
+        R"({"prompt":[)" + user + R"(],"completion":[)" + answer + "]}",
+        R"({"messages":null,"conversations":)" + both + "}",
+        std::string(R"({"instruction":"hi","input":null,"output":"hello"})"),
+        std::string(R"({"instruction":"hi","output":"hello"})")}) {
+    EXPECT_EQ(parse_record(line, "f:1").pieces, wanted) << line;
+    EXPECT_EQ(sides(line), sides(R"({"messages":)" + both + "}")) << line;
+  }
+  expect_refused_record(R"({"messages":)" + both + R"(,"completion":"a"})", {"more than one"});
+}
+
+TEST(Record, LearnsOfTwoListsOfMessagesOnlyTheCompletion) {
+  const std::string answer = R"({"role":"assistant","content":"a"})";
+  const std::string begin =
+      R"({"system":"s","prompt":[{"role":"user","content":"q"},)" + answer + "]";
+  const Record record = parse_record(begin + R"(,"completion":[)" + answer + "]}", "f:1");
+  std::string marks;
+  for (const Piece& piece : record.pieces) marks += piece.is_target ? '1' : '0';
+  EXPECT_EQ(marks, "00000001");
+  EXPECT_THAT(record.chat, testing::StartsWith(R"({"messages":[{"role":"system","content":"s"},)"));
+  expect_refused_record(begin + R"(,"completion":[]})",
+                        {"\"completion\" has no message of the role"});
+  expect_refused_record(R"({"prompt":[],"completion":"a"})",
+                        {"\"prompt\" is a list where a string"});
 }
 
 TEST(Record, KeepsTheOrderOfKeysOfTools) {

@@ -7,6 +7,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/stop_signals.h"
+#include "launcher/compute/model_card.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::compute {
@@ -49,6 +50,20 @@ TEST(PrepareRun, InterruptedLeavesNothingAndGivesAnEarlierRunItsNameBack) {
   EXPECT_FALSE(fs::exists(scratch / "run.old-1"));
   EXPECT_EQ(prepare(scratch / "new"), base::ExitCode::interrupted);
   EXPECT_FALSE(fs::exists(scratch / "new"));
+}
+
+// The card leaves this machine.
+TEST(ModelCard, ShowsOnlyTheLastPartOfAPath) {
+  RunCheckpoint source;
+  recipe::Recipe& recipe = source.run.plan.recipe;
+  recipe.train.preference.loss = recipe::PreferenceKind::dpo;
+  for (std::string* path : {&recipe.model.path, &recipe.model.adapter, &recipe.data.tokenizer,
+                            &recipe.train.preference.reference}) {
+    *path = "/machine/last";
+  }
+  EXPECT_THAT(model_card(source, "/machine", false),
+              testing::AllOf(testing::HasSubstr("reference = \"last\""),
+                             Not(testing::HasSubstr("/machine"))));
 }
 
 }  // namespace

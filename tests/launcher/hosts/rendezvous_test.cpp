@@ -164,7 +164,8 @@ TEST(RendezvousSecret, IsReadFromTheEnvironmentOrAFileAndRemoved) {
     return base::user_error(base::ExitCode::bad_input, [] { take_rendezvous_secret(); });
   };
   EXPECT_THAT(refusal(),
-              testing::AllOf(HasSubstr("lacks a secret"), HasSubstr("openssl rand -hex 32")));
+              testing::AllOf(HasSubstr("but STRAIT_JOIN_SECRET is not set on this node; set "),
+                             HasSubstr("openssl rand -hex 32")));
   ::setenv("STRAIT_JOIN_SECRET", "hunter2", 1);
   EXPECT_THAT(refusal(), testing::AllOf(HasSubstr("has 7 characters"), Not(HasSubstr("hunter2"))));
   ::setenv("STRAIT_JOIN_SECRET_FILE", "nowhere", 1);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "models/model_description.h"
 #include "tests/launcher/user_error.h"
 
@@ -76,6 +78,17 @@ TEST(Fit, FaultOfARecipeIsNoLackOfMemory) {
   model.recipe.data.row = 65536;  // its positions end before
   EXPECT_THAT(base::user_error(base::ExitCode::bad_input, [&] { fit_rows({model}, {100}); }),
               HasSubstr("data.row is 65536"));
+}
+
+TEST(Fit, PlansTheAdapterThatARecipeNames) {
+  FitModel model = size_named("1B");
+  auto config = nlohmann::json::parse(model.config);
+  config["num_hidden_layers"] = 2;
+  model.config = config.dump();
+  model.recipe.model.lora.reset();
+  model.recipe.model.adapter = "nowhere";
+  EXPECT_THAT(base::user_error(base::ExitCode::bad_input, [&] { fit_rows({model}, {100}); }),
+              HasSubstr("model.adapter = \"nowhere\""));
 }
 
 }  // namespace

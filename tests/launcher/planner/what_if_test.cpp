@@ -91,6 +91,11 @@ TEST(WhatIf, WrongSentencesSayWhatIsAllowed) {
   EXPECT_THAT(refusal("link a b fast"), HasSubstr("fast is no rate"));
   EXPECT_THAT(refusal("link a a 1Gbit/s"), HasSubstr("two hosts"));
   EXPECT_THAT(refusal("add a like b"), HasSubstr("has a already"));
+  Case simulated;
+  simulated.recipe.hosts.simulate.bits_per_second = 10'000'000;
+  EXPECT_THAT(
+      base::user_error(base::ExitCode::bad_input, [&] { simulated.apply("link a b 100mbit"); }),
+      HasSubstr("hosts.simulate sets the speed of all links"));
 }
 
 }  // namespace
