@@ -23,6 +23,7 @@ constexpr std::array kChangeable = {
     Changeable{"train.micro_batch", Effect::sums},
     Changeable{"train", Effect::later_steps},
     Changeable{"pipeline.replicas", Effect::replicas},
+    Changeable{"pipeline.slices", Effect::sums},
     Changeable{"pipeline.threads", Effect::sums},
     Changeable{"pipeline", Effect::none},
     Changeable{"model.path", Effect::none},  // a moved directory: check_same_model() compares

@@ -194,10 +194,13 @@ std::string cache_table(const plan::Plan& plan, std::size_t columns) {
   std::ranges::copy_if(plan.links, std::back_inserter(links), &plan::Plan::Link::has_cache);
   if (links.empty()) return "";
   using Link = plan::Plan::Link;
+  // Of several slices, each is cached by itself.
+  const char* const part = plan.slices > 1 ? "slice" : "row";
   const std::int64_t rows =
-      plan.replica_rows.empty()
-          ? plan.train.rows / plan.recipe.pipeline.replicas
-          : plan.train.rows * std::ranges::max(plan.replica_rows) / plan.recipe.train.batch;
+      plan.slices *
+      (plan.replica_rows.empty()
+           ? plan.train.rows / plan.recipe.pipeline.replicas
+           : plan.train.rows * std::ranges::max(plan.replica_rows) / plan.recipe.train.batch);
   const std::int64_t directions = cached_directions(plan.recipe.codec, true);
   const auto on_disk = [](const codec::CacheLimits& cache) {
     return cache.rows * cache.entry_bytes - cache.used_memory();
@@ -208,10 +211,10 @@ std::string cache_table(const plan::Plan& plan, std::size_t columns) {
           {plan_column(
                "activation cache", links, [](const Link& one) { return one.name; },
                ColumnKind::key),
-           plan_column("a row", links,
+           plan_column(fmt::format("a {}", part), links,
                        [](const Link& one) { return base::byte_text(one.cache.entry_bytes); }),
            plan_column(
-               "rows that fit", links,
+               fmt::format("{}s that fit", part), links,
                [&](const Link& one) { return fmt::format("{} of {}", one.cache.rows, rows); }),
            plan_column("memory, each end", links,
                        [&](const Link& one) {
@@ -318,14 +321,15 @@ std::string plan_text(const plan::Plan& plan, std::size_t columns) {
       models::describe(planned_model(plan), {recipe.data.row, 4});
   std::string text = fmt::format(
       "{}: {} with {} parameters{}, {} of {} of {} ({}{} of {})\n"
-      "schedule {}{}, depth {}; codec {} forward, {} backward{}; {}",
+      "schedule {}{}, depth {}{}; codec {} forward, {} backward{}; {}",
       recipe.name, model.family, human_count(model.parameters()),
       text_of_trained(model, recipe.model.quantization), base::counted(plan.steps, "step"),
       base::counted(recipe.train.batch, "row"), base::counted(recipe.data.row, "token"),
       plan.replica_rows.empty() ? "" : "at most ",
       base::counted(plan.micro_batches, "micro-batch", "es"), plan.micro_batch_rows(),
-      recipe.pipeline.schedule, text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
-      text_of_backward(recipe.codec), text_of_sync(plan),
+      recipe.pipeline.schedule, text_of_chunks(plan), plan.depth,
+      plan.slices == 1 ? "" : fmt::format(", {} slices of rows", plan.slices),
+      text_of_forward(recipe.codec), text_of_backward(recipe.codec), text_of_sync(plan),
       base::counted(plan.train.rows, "training row"));
   if (plan.eval) text += ", " + base::counted(plan.eval->rows, "evaluation row");
   return text + "\n" + layout_table(plan, columns) + process_table(plan, model, columns) +

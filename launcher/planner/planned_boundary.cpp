@@ -4,9 +4,6 @@
 #include "framework/net/wire_format.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/planner/plan_load.h"
-#include "launcher/planner/plan_text.h"
-#include "launcher/planner/planned_layout.h"
 #include "stages/link_tie.h"
 
 namespace strait::planner {
@@ -37,20 +34,22 @@ codec::PayloadBytes payload_bytes(const codec::CodecSettings& settings, codec::D
   return codec::codecs().named(settings.name(direction)).payload(end, load);
 }
 
-// `ends`: number of boundary ends that share the memory of a process.
-void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t ends,
+// `entries`: the slices of all rows. `ends`: number of boundary ends that share the memory of a
+// process.
+void plan_cache(const recipe::Recipe& recipe, std::int64_t entries, std::int64_t ends,
                 PlannedBoundary& boundary) {
   const std::int64_t sharers = ends * boundary.cached_directions;
   codec::CacheLimits& cache = boundary.cache;
-  cache.entry_bytes = kernels::entry_bytes(recipe.data.row, boundary.load.width);
+  cache.entry_bytes =
+      kernels::entry_bytes(recipe.data.row / boundary.load.slices, boundary.load.width);
   cache.memory_bytes = recipe.codec.cache / sharers;
   cache.disk_bytes = recipe.codec.cache_disk / sharers;
-  cache.rows =
-      std::min(rows, cache.memory_bytes / cache.entry_bytes + cache.disk_bytes / cache.entry_bytes);
+  cache.rows = std::min(
+      entries, cache.memory_bytes / cache.entry_bytes + cache.disk_bytes / cache.entry_bytes);
   if (!caches_samples(recipe.codec, codec::Direction::forward)) return;
   // Between two uses of a sample all others are used once, so no eviction policy gets more hits
   // from a cache of this size. Evicting the sample whose next use is farthest away achieves it.
-  boundary.hits = static_cast<double>(cache.rows) / static_cast<double>(rows);
+  boundary.hits = static_cast<double>(cache.rows) / static_cast<double>(entries);
 }
 
 // Codecs of plugins are checked here; the reader of recipes has checked built-in ones.
@@ -62,16 +61,18 @@ void check_codec_of_gradients(const recipe::Recipe& recipe) {
       recipe.codec.backward);
 }
 
-// Assumes full rows. The message of a micro-batch is one frame of a link. Evaluation sends raw
-// activations.
+// Assumes full rows. A message is one frame of a link. Evaluation sends raw activations of whole
+// rows.
 void check_message_fits(const recipe::Recipe& recipe, BoundaryLoad load, bool sends_gradients) {
   load.tokens_per_row = static_cast<double>(recipe.data.row);
   codec::CodecSettings raw = recipe.codec;
   raw.forward = "raw";
   const bool evaluates = !recipe.data.eval.empty() || recipe.data.hold_out > 0;
+  if (evaluates) load.slices = 1;
   const BoundaryBytes bytes = boundary_bytes(evaluates ? raw : recipe.codec, load);
   const double largest =
-      std::max({bytes.first_forward, bytes.known_forward, sends_gradients ? bytes.backward : 0});
+      std::max({bytes.first_forward, bytes.known_forward, sends_gradients ? bytes.backward : 0}) /
+      static_cast<double>(load.slices);
   if (largest <= static_cast<double>(net::kMaxFrameBytes)) return;
   throw base::UserError(base::ExitCode::bad_input,
                         "a micro-batch of {} rows of {} tokens sends {} over a boundary in one "
@@ -119,14 +120,18 @@ std::int64_t cached_directions(const codec::CodecSettings& settings, bool sample
 }
 
 BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const BoundaryLoad& load) {
+  const auto slices = static_cast<double>(load.slices);
   const auto rows = static_cast<double>(load.rows);
-  const double header = codec::header_bytes(rows, rows * load.documents_per_row);
-  const codec::PayloadLoad payload{rows, rows * load.tokens_per_row, load.width};
+  // Each slice but the first begins with a document, which may have ended before.
+  const double documents = (load.documents_per_row + slices - 1) / slices;
+  const double header = codec::header_bytes(rows, rows * documents);
+  const codec::PayloadLoad payload{rows, rows * load.tokens_per_row / slices, load.width};
   const codec::PayloadBytes down = payload_bytes(settings, codec::Direction::forward, payload);
   const codec::PayloadBytes up = payload_bytes(settings, codec::Direction::backward, payload);
   // Counts every gradient as a value: which ones are close to their last value is known only in the
   // run.
-  return {header + down.first, header + down.known, header + up.first};
+  return {slices * (header + down.first), slices * (header + down.known),
+          slices * (header + up.first)};
 }
 
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
@@ -136,6 +141,7 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
   check_codec_of_gradients(recipe);
   BoundaryLoad load;
   load.rows = *recipe.train.micro_batch;
+  load.slices = recipe.pipeline.slices.value_or(1);
   const auto rows = static_cast<double>(tokens.rows());
   // Of the replica that has most.
   const auto& shares = recipe.pipeline.rows;
@@ -160,7 +166,8 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
     if (!sends_gradients) boundary.bytes.backward = 0;
     boundary.cached_directions = cached_directions(recipe.codec, samples_return);
     if (boundary.cached_directions > 0) {
-      plan_cache(recipe, replica_rows, most_ends(i, ranges.size() - 1, stages), boundary);
+      plan_cache(recipe, replica_rows * load.slices, most_ends(i, ranges.size() - 1, stages),
+                 boundary);
     }
     boundaries.push_back(boundary);
   }
@@ -219,132 +226,6 @@ void plan_tie_links(plan::Plan& plan, const TieBytes& bytes) {
     link.first_forward_bytes = link.forward_bytes;
     plan.links.push_back(link);
   }
-}
-
-namespace {
-
-// Runs from this many steps on count as long.
-constexpr std::int64_t kLongRun = 500;
-
-codec::CodecSettings raw(codec::WireDtype dtype) {
-  codec::CodecSettings settings;
-  settings.wire_dtype = dtype;
-  return settings;
-}
-
-codec::CodecSettings few_bits(const std::string& forward, int forward_bits,
-                              const std::string& backward, int backward_bits) {
-  codec::CodecSettings settings;
-  settings.forward = forward;
-  settings.forward_bits = forward_bits;
-  settings.backward = backward;
-  settings.backward_bits = backward_bits;
-  return settings;
-}
-
-constexpr double kNotMeasured = std::numeric_limits<double>::infinity();
-
-const std::vector<MeasuredCodec>& measured_codecs() {
-  static const std::vector<MeasuredCodec> kMeasured{
-      {raw(codec::WireDtype::float32), 0, 0},
-      {raw(codec::WireDtype::bfloat16), 0, 0.08},
-      {few_bits("delta", 6, "fixed", 6), 0.01, 0.1},
-      {few_bits("transform", 6, "transform", 6), 0.02, kNotMeasured},
-      {few_bits("transform", 5, "transform", 6), 0.02, kNotMeasured},
-      {few_bits("transform", 4, "transform", 5), 0.08, kNotMeasured},
-      {few_bits("delta", 4, "fixed", 5), 0.09, 0.8},
-  };
-  return kMeasured;
-}
-
-// `chosen` with what a budget does not choose: groups and the size of caches.
-codec::CodecSettings with_bits_of(codec::CodecSettings chosen, const codec::CodecSettings& stated) {
-  chosen.group = stated.group;
-  chosen.cache = stated.cache;
-  chosen.cache_disk = stated.cache_disk;
-  return chosen;
-}
-
-std::string text_of(const codec::CodecSettings& settings) {
-  if (settings.forward == "raw") {
-    return settings.wire_dtype == codec::WireDtype::float32 ? "raw float32" : "raw bfloat16";
-  }
-  return fmt::format("{} {} and {} {} bits", settings.forward, settings.forward_bits,
-                     settings.backward, settings.backward_bits);
-}
-
-}  // namespace
-
-double MeasuredCodec::loss(std::int64_t steps) const {
-  return steps < kLongRun ? loss_of_short_run : loss_of_long_run;
-}
-
-std::vector<MeasuredCodec> codecs_within(double budget, std::int64_t steps) {
-  std::vector<MeasuredCodec> within;
-  std::ranges::copy_if(measured_codecs(), std::back_inserter(within),
-                       [&](const MeasuredCodec& one) { return one.loss(steps) <= budget; });
-  std::ranges::stable_sort(within, {}, [&](const MeasuredCodec& one) { return one.loss(steps); });
-  return within;
-}
-
-std::string choose_codec(plan::Plan& open, const PipelineQuestion& question) {
-  const double budget = open.recipe.codec.budget;
-  struct Planned {
-    MeasuredCodec codec;
-    double seconds;
-  };
-  std::vector<Planned> planned;
-  for (const MeasuredCodec& one : codecs_within(budget, open.steps)) {
-    plan::Plan tried = open;
-    tried.recipe.codec = with_bits_of(one.settings, open.recipe.codec);
-    const bool caches = caches_samples(tried.recipe.codec, codec::Direction::forward);
-    if (caches && open.recipe.codec.cache + open.recipe.codec.cache_disk == 0) continue;
-    const std::vector<plan::Layout> layouts = quick_layouts(tried, question);
-    if (!layouts.empty()) planned.push_back({one, layouts.front().step_seconds});
-  }
-  // Without a layout that fits, the plan of raw boundaries says what is wrong.
-  if (planned.empty()) {
-    open.recipe.codec.budget = 0;
-    return "";
-  }
-  const double shortest = std::ranges::min(planned, {}, &Planned::seconds).seconds;
-  const auto chosen = std::ranges::find_if(
-      planned, [&](const Planned& one) { return one.seconds <= kSameStep * shortest; });
-  open.recipe.codec = with_bits_of(chosen->codec.settings, open.recipe.codec);
-  std::string others;
-  for (const Planned& one : planned) {
-    if (&one == &*chosen) continue;
-    others += fmt::format("{}{} {}", others.empty() ? "" : ", ", text_of(one.codec.settings),
-                          forecast_seconds(open, one.seconds));
-  }
-  return fmt::format(
-      "codec.budget = \"{} %\": {}, which cost {} % of the loss where that was measured; a step "
-      "takes {}{}{}",
-      budget, text_of(chosen->codec.settings), chosen->codec.loss(open.steps),
-      forecast_seconds(open, chosen->seconds), others.empty() ? "" : "; the others: ", others);
-}
-
-std::string codec_note(const plan::Plan& plan, const plan::Plan& open,
-                       const PipelineQuestion& question) {
-  const codec::CodecSettings& codec = plan.recipe.codec;
-  if (codec.forward != "raw" || codec.backward != "raw") return "";
-  if (question.before != nullptr || !knows_links(plan)) return "";
-  std::vector<plan::Layout> layouts;
-  for (const recipe::Recipe* recipe : {&plan.recipe, &open.recipe}) {
-    plan::Plan tried = open;
-    tried.recipe = *recipe;
-    tried.recipe.codec.forward = tried.recipe.codec.backward = "auto";
-    std::ranges::move(quick_layouts(tried, question), std::back_inserter(layouts));
-  }
-  if (layouts.empty()) return "";
-  const plan::Layout best = std::ranges::min(layouts, {}, &plan::Layout::step_seconds);
-  const double now = layout_of(plan).step_seconds;
-  if (now < kClearlySlower * best.step_seconds) return "";
-  return fmt::format(
-      "with codec.budget = \"0.1 %\" the plan chooses few bits for boundaries: a step takes {}, "
-      "not "
-      "{} ({})",
-      forecast_seconds(plan, best.step_seconds), forecast_seconds(plan, now), layout_text(best));
 }
 
 }  // namespace strait::planner

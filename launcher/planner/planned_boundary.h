@@ -16,9 +16,11 @@ struct BoundaryLoad {
   std::int64_t rows = 0;      // of a micro-batch
   double tokens_per_row = 0;  // without padding
   double documents_per_row = 1;
+  std::int64_t slices = 1;  // of each row, sent one by one
 };
 
-// Bytes of one micro-batch's message, with its header, without the framing of the link.
+// Bytes of one micro-batch's messages, one a slice, with their headers, without the framing of the
+// link.
 struct BoundaryBytes {
   double first_forward = 0;  // activations on cache misses
   double known_forward = 0;  // activations on cache hits
@@ -39,7 +41,7 @@ struct PlannedBoundary {
   BoundaryLoad load;
   BoundaryBytes bytes;       // of a micro-batch
   double hits = 0;           // cache hit rate after the first epoch
-  codec::CacheLimits cache;  // of each caching direction
+  codec::CacheLimits cache;  // of each caching direction; a slice of a row has an entry of its own
   std::int64_t cached_directions = 0;
 
   double forward_bytes() const {  // after the first epoch

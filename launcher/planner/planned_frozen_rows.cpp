@@ -23,6 +23,7 @@ bool frozen_rows_repeat(const plan::Plan& plan, const models::ModelDescription& 
   const recipe::Recipe& recipe = plan.recipe;
   // Embeddings alone are not worth their memory.
   if (first < 2 || model.tied_trained || recipe.train.neftune != 0) return false;
+  if (plan.slices > 1) return false;  // those of a slice are not all that its attention reads
   const models::ModelConfig config = planned_model(plan);
   const auto repeats = models::family_of(config).repeats;
   if (repeats == nullptr || !repeats(config, {0, first - 1})) return false;

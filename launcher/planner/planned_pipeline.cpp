@@ -1,8 +1,6 @@
 #include "launcher/planner/planned_pipeline.h"
 
-#include "framework/codec/upcoming_uses.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/machine.h"
 #include "launcher/base/text.h"
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_boundary.h"
@@ -10,8 +8,8 @@
 #include "launcher/planner/planned_frozen_rows.h"
 #include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_model.h"
+#include "launcher/planner/planned_slices.h"
 #include "launcher/planner/planned_sync.h"
-#include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/run_files.h"
 #include "launcher/recipe/speeds.h"
 #include "schedules/choose_depth.h"
@@ -52,13 +50,15 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
   costs.known.schedule = plan.recipe.pipeline.schedule;
   costs.known.micro_batches = plan.micro_batches_of(replica);
   costs.known.stages = std::ssize(hosts);
+  costs.known.slices = plan.slices;
   costs.known.machines = machines_of(
       plan, all_hosts, std::vector<std::int64_t>(all_hosts.size(), sizes.threads), replica);
+  const std::int64_t pass_tokens = sizes.pass_tokens + slice_pass_tokens(plan);
   const auto chunk = [&](std::size_t i, const models::LayerRange& layers) {
     const std::size_t host = hosts[i % hosts.size()];
     const plan::ComputeSpeed speed = plan::compute_speed(plan, host, sizes.threads);
     schedules::ChunkCost cost =
-        chunk_cost(model, layers, sizes.micro_batch_tokens + sizes.pass_tokens, speed);
+        chunk_cost(model, layers, sizes.micro_batch_tokens + pass_tokens, speed);
     const std::size_t process = replica * hosts.size() + i % hosts.size();
     cost.update_seconds = update_seconds(plan, host, model, layers,
                                          update_peers(all_hosts, std::ssize(hosts), process));
@@ -86,7 +86,7 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     const std::size_t first = hosts.front();
     const std::size_t last = hosts.back();
     costs.known.tie_seconds =
-        tie_seconds(sizes.tie->gradients, sizes.tie->values, costs.known.micro_batches,
+        tie_seconds(sizes.tie->gradients, sizes.tie->values, costs.known.passes(),
                     plan::path_speed(plan, first, last), plan::path_speed(plan, last, first));
     costs.first_epoch.tie_seconds = costs.known.tie_seconds;
   }
@@ -143,6 +143,18 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
   if (plan.recipe.model.lora) plan.first_epoch_step_seconds += plan.reference_seconds;
 }
 
+// What a chunk holds of a micro-batch.
+schedules::PassBytes pass_bytes(const plan::Plan& plan, const models::ModelDescription& model,
+                                const models::LayerRange& chunk, std::int64_t tokens) {
+  schedules::PassBytes bytes{.forward = slice_key_bytes(plan, model, chunk).held * tokens};
+  for (int i = chunk.first; i <= chunk.last; ++i) {
+    const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
+    bytes.forward += layer.saved_bytes_per_token * tokens;
+    bytes.weight_gradient += layer.weight_gradient_bytes_per_token * tokens;
+  }
+  return bytes;
+}
+
 plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,
                                  const std::vector<models::LayerRange>& ranges,
                                  net::ProcessName name, std::size_t host, const Sizes& sizes) {
@@ -153,17 +165,18 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   std::int64_t trained = 0;
   std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
   std::int64_t working = 0;                // of the layer that needs most
+  std::int64_t keys = 0;                   // of the chunk that needs most
+  const std::int64_t pass_tokens = sizes.micro_batch_tokens / plan.slices;
   models::Quantized quantized;
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
-    schedules::PassBytes& of_chunk = held.emplace_back();
+    held.push_back(pass_bytes(plan, model, ranges[at], sizes.micro_batch_tokens));
+    keys = std::max(keys, slice_key_bytes(plan, model, ranges[at]).working);
     for (int i = ranges[at].first; i <= ranges[at].last; ++i) {
       const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
       process.parameters += layer.parameters;
       trained += layer.trained;
-      of_chunk.forward += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
-      of_chunk.weight_gradient += layer.weight_gradient_bytes_per_token * sizes.micro_batch_tokens;
-      working = std::max(working, layer.working_bytes_per_token * sizes.micro_batch_tokens);
+      working = std::max(working, layer.working_bytes_per_token * pass_tokens);
       quantized.parameters += layer.quantized.parameters;
       quantized.bytes += layer.quantized.bytes;
       quantized.largest_matrix = std::max(quantized.largest_matrix, layer.quantized.largest_matrix);
@@ -184,7 +197,8 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
-  if (has_head) working = std::max(working, model.logits_bytes(sizes.micro_batch_tokens));
+  if (has_head) working = std::max(working, model.logits_bytes(pass_tokens));
+  working += keys * sizes.micro_batch_tokens;
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
   const StateBytes bytes = state_bytes(plan.recipe, plan::computes_on_gpus(plan, host));
   // Muon has no second moments. What it computes with fits where activations were.
@@ -209,7 +223,7 @@ void plan_processes(plan::Plan& plan, const models::ModelDescription& model, con
       const std::size_t host = cut.hosts.at(plan.processes.size());
       plan::Plan::Process process =
           plan_process(plan, model, cut.layers, {stage, replica}, host, sizes);
-      process.activation_bytes += sizes.recomputed_bytes;
+      process.activation_bytes += sizes.recomputed_bytes / plan.slices;
       process.activation_bytes += frozen_row_bytes(process.chunks, model, sizes.frozen);
       process.host = hosts[host].name;
       if (fills_caches(plan)) {
@@ -218,6 +232,34 @@ void plan_processes(plan::Plan& plan, const models::ModelDescription& model, con
       plan.processes.push_back(std::move(process));
     }
   }
+}
+
+// Chooses the depth. A deeper pipeline holds more, so it is the best one that fits into memory.
+// Whether one does.
+bool plan_depth(plan::Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
+                const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+  for (std::int64_t deepest = schedules::kDeepestChosen;; deepest = plan.depth - 1) {
+    plan_steps(plan, model, cut, boundaries, sizes, deepest);
+    plan_processes(plan, model, cut, boundaries, sizes);
+    const bool fits = fits_memory(plan);
+    if (fits || plan.recipe.pipeline.depth || plan.depth == 0) return fits;
+  }
+}
+
+// `pipeline.slices = "auto"`, each with its best depth. A run that resumes keeps its slices where
+// they fit. Frozen rows, which need whole rows, gain more. `boundaries` of whole rows.
+void choose_slices(plan::Plan& plan, const PipelineQuestion& question, const PlannedCut& cut,
+                   const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+  const std::vector<std::int64_t> possible = possible_slices(plan.recipe, question.model);
+  if (sizes.frozen.entry_bytes > 0 || possible.size() == 1) return;
+  const auto seconds_with = [&](std::int64_t slices) -> std::optional<double> {
+    plan.slices = slices;
+    if (!plan_depth(plan, question.model, cut, boundaries, sizes)) return std::nullopt;
+    return plan.step_seconds;
+  };
+  const std::int64_t before = question.before == nullptr ? 0 : question.before->slices;
+  const bool keeps = std::ranges::find(possible, before) != possible.end() && seconds_with(before);
+  plan.slices = keeps ? before : best_slices(possible, seconds_with);
 }
 
 plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary,
@@ -251,20 +293,6 @@ void plan_boundary_links(plan::Plan& plan, const std::vector<PlannedBoundary>& b
   }
 }
 
-// Whether the processes fit into the memory that is known. That of other hosts is known only where
-// the recipe states it.
-bool fits_memory(const plan::Plan& plan) {
-  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(plan.recipe);
-  const bool here = plan.recipe.hosts.backend == recipe::BackendKind::local;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const std::int64_t known = here ? base::host_memory().total : hosts[i].memory.value_or(0);
-    const std::int64_t needed = plan::held_bytes(plan, i) + plan::host_memory_needed(plan, i);
-    if (known > 0 && needed > known) return false;
-    if (!plan::fits_gpu_memory(plan, i)) return false;
-  }
-  return true;
-}
-
 // The largest number of processes on one host.
 std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   std::ptrdiff_t most = 1;
@@ -272,44 +300,15 @@ std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   return most;
 }
 
-// A simulated link that the plan does not have would be ignored silently.
-void check_simulated_link(const plan::Plan& plan) {
-  const std::string& name = plan.recipe.hosts.simulate_link;
-  if (name.empty()) return;
-  std::vector<std::string> names;
-  for (const plan::Plan::Link& link : plan.links) names.push_back(link.name);
-  if (std::ranges::count(names, name) > 0) return;
-  throw base::UserError(base::ExitCode::bad_input,
-                        "hosts.simulate.link = \"{}\" is not a link of this plan; {}", name,
-                        names.empty() ? "it has none, so leave hosts.simulate out"
-                                      : fmt::format("set it to one of {}, or leave it out for all",
-                                                    fmt::join(names, ", ")));
-}
-
 }  // namespace
-
-// Cores of other hosts are not known until they report them, so they are assumed to equal those of
-// this one.
-std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
-  if (recipe.pipeline.threads) return *recipe.pipeline.threads;
-  return std::max<std::int64_t>(1, base::usable_cores() / processes_of_host);
-}
-
-// Decides as codec::ActivationCache does, which searches a limited number of rows for the next use
-// of a sample; for the replica with the fewest rows. An epoch that ends inside a step brings some
-// samples early.
-bool fills_caches(const plan::Plan& plan) {
-  const std::int64_t replicas = plan.recipe.pipeline.replicas;
-  const auto looked_at = static_cast<std::int64_t>(codec::UpcomingUses::kMostAhead);
-  return plan.steps * (plan.recipe.train.batch / replicas) >
-         std::min(plan.train.rows / replicas, looked_at);
-}
 
 void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
                    const PipelineQuestion& question) {
   const models::ModelDescription& model = question.model;
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(resolved);
   const std::int64_t rows = *resolved.train.micro_batch;
+  check_slices(resolved, model);
+  plan.slices = resolved.pipeline.slices.value_or(1);
   set_rows(plan, resolved.pipeline.rows.value_or(std::vector<std::int64_t>()), rows);
   for (const std::int64_t own : plan.replica_rows) plan_schedule(resolved, own / rows);
   if (plan.eval) plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
@@ -320,23 +319,23 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
               tie_bytes(plan, model, question.train), question.recomputed_bytes_per_token * tokens};
   sizes.frozen = frozen_rows(plan, model, {cut.layers.front(), cut.hosts, sizes.threads});
   const bool samples_return = plan.steps > plan.epoch_steps;
+  recipe::Recipe chosen = resolved;
   std::vector<PlannedBoundary> boundaries =
-      plan_boundaries(resolved, model, cut.layers, *question.train.tokens, samples_return);
+      plan_boundaries(chosen, model, cut.layers, *question.train.tokens, samples_return);
   if (leaves_rows_open(resolved)) {
     const auto kept = rows_kept_from(plan, resolved, cut.hosts, question.before);
     set_rows(plan, kept ? *kept : best_rows(plan, model, cut, boundaries, sizes), rows);
     for (const std::int64_t own : plan.replica_rows) plan_schedule(resolved, own / rows);
-    recipe::Recipe chosen = resolved;
     chosen.pipeline.rows = plan.replica_rows;
     boundaries = plan_boundaries(chosen, model, cut.layers, *question.train.tokens, samples_return);
   }
   if (sizes.frozen.entry_bytes > 0) empty_frozen_boundaries(cut.layers, model, boundaries);
-  // A deeper pipeline holds more, so the depth is the best one that fits into memory.
-  for (std::int64_t deepest = schedules::kDeepestChosen;; deepest = plan.depth - 1) {
-    plan_steps(plan, model, cut, boundaries, sizes, deepest);
-    plan_processes(plan, model, cut, boundaries, sizes);
-    if (resolved.pipeline.depth || plan.depth == 0 || fits_memory(plan)) break;
+  if (!resolved.pipeline.slices) choose_slices(plan, question, cut, boundaries, sizes);
+  if (plan.slices != chosen.pipeline.slices.value_or(1)) {
+    chosen.pipeline.slices = plan.slices;
+    boundaries = plan_boundaries(chosen, model, cut.layers, *question.train.tokens, samples_return);
   }
+  plan_depth(plan, model, cut, boundaries, sizes);
   for (std::size_t i = 0; i < hosts.size(); ++i) plan::check_gpu_memory(plan, i);
   plan_boundary_links(plan, boundaries);
   if (sizes.tie) plan_tie_links(plan, *sizes.tie);

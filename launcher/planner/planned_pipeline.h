@@ -23,6 +23,9 @@ struct PipelineQuestion {
   std::int64_t pass_tokens = 0;
 };
 
+// The fixed cost of a pass as a number of tokens.
+std::int64_t assumed_pass_tokens(const plan::Plan& plan);
+
 // Threads of a process on a host with this number of processes, before the host has reported its
 // cores.
 std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host);
@@ -30,6 +33,13 @@ std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_
 // Whether caches of activations store anything. They stay empty if no sample is used a second time.
 // Needs data and steps.
 bool fills_caches(const plan::Plan& plan);
+
+// Whether the processes fit into the memory that is known. That of other hosts is known only where
+// the recipe states it.
+bool fits_memory(const plan::Plan& plan);
+
+// UserError: the plan does not have the link that the recipe simulates, which would be ignored.
+void check_simulated_link(const plan::Plan& plan);
 
 // Completes a plan that has recipe, data, hosts and speeds: layers, depth, processes, links, sync.
 // `resolved` is its recipe with the choices for "auto" and "profile". UserError,

@@ -2,7 +2,9 @@
 
 #include <numeric>
 
+#include "framework/codec/upcoming_uses.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_layout.h"
@@ -11,6 +13,7 @@
 #include "launcher/recipe/known_gpus.h"
 #include "launcher/recipe/placement.h"
 #include "launcher/recipe/recipe_sync_keys.h"
+#include "launcher/recipe/run_files.h"
 #include "launcher/recipe/speeds.h"
 #include "stages/partition.h"
 
@@ -25,6 +28,10 @@ bool on_gpus(const plan::Plan& plan) {
 }
 
 }  // namespace
+
+std::int64_t assumed_pass_tokens(const plan::Plan& plan) {
+  return on_gpus(plan) ? plan::kAssumedPassTokensOfGpu : plan::kPassTokensOfCpu;
+}
 
 bool chooses_shape(const recipe::Recipe& recipe) {
   return recipe.pipeline.choose_stages || recipe.pipeline.choose_replicas;
@@ -105,7 +112,7 @@ std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& qu
   const recipe::Recipe& recipe = plan.recipe;
   if (recipe.train.micro_batch) return *recipe.train.micro_batch;
   PipelineQuestion compared = question;
-  compared.pass_tokens = on_gpus(plan) ? plan::kAssumedPassTokensOfGpu : plan::kPassTokensOfCpu;
+  compared.pass_tokens = assumed_pass_tokens(plan);
   const auto forecast = [&](std::int64_t rows) {
     recipe::Recipe resolved = by_cost(recipe);
     resolved.train.micro_batch = rows;
@@ -194,6 +201,48 @@ std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe,
     }
   }
   return gpus;
+}
+
+// Cores of other hosts are not known until they report them, so they are assumed to equal those of
+// this one.
+std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
+  if (recipe.pipeline.threads) return *recipe.pipeline.threads;
+  return std::max<std::int64_t>(1, base::usable_cores() / processes_of_host);
+}
+
+// Decides as codec::ActivationCache does, which searches a limited number of rows for the next use
+// of a sample; for the replica with the fewest rows. An epoch that ends inside a step brings some
+// samples early.
+bool fills_caches(const plan::Plan& plan) {
+  const std::int64_t replicas = plan.recipe.pipeline.replicas;
+  const auto looked_at = static_cast<std::int64_t>(codec::UpcomingUses::kMostAhead);
+  return plan.slices * plan.steps * (plan.recipe.train.batch / replicas) >
+         std::min(plan.slices * (plan.train.rows / replicas), looked_at);
+}
+
+bool fits_memory(const plan::Plan& plan) {
+  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(plan.recipe);
+  const bool here = plan.recipe.hosts.backend == recipe::BackendKind::local;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::int64_t known = here ? base::host_memory().total : hosts[i].memory.value_or(0);
+    const std::int64_t needed = plan::held_bytes(plan, i) + plan::host_memory_needed(plan, i);
+    if (known > 0 && needed > known) return false;
+    if (!plan::fits_gpu_memory(plan, i)) return false;
+  }
+  return true;
+}
+
+void check_simulated_link(const plan::Plan& plan) {
+  const std::string& name = plan.recipe.hosts.simulate_link;
+  if (name.empty()) return;
+  std::vector<std::string> names;
+  for (const plan::Plan::Link& link : plan.links) names.push_back(link.name);
+  if (std::ranges::count(names, name) > 0) return;
+  throw base::UserError(base::ExitCode::bad_input,
+                        "hosts.simulate.link = \"{}\" is not a link of this plan; {}", name,
+                        names.empty() ? "it has none, so leave hosts.simulate out"
+                                      : fmt::format("set it to one of {}, or leave it out for all",
+                                                    fmt::join(names, ", ")));
 }
 
 }  // namespace strait::planner

@@ -1,4 +1,5 @@
 #include "launcher/planner/planned_frozen_rows.h"
+#include "launcher/planner/planned_slices.h"
 #include "launcher/planner/step_forecast.h"
 
 namespace strait::planner {
@@ -50,6 +51,7 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
   const models::ModelDescription model = trained_model(plan);
   const codec::CacheLimits frozen = first_epoch ? codec::CacheLimits() : frozen_rows(plan, model);
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
+  const std::int64_t computed = tokens + slice_pass_tokens(plan);
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
   const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
   std::vector<std::size_t> hosts;
@@ -63,7 +65,7 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     costs.links.resize(costs.chunks.size() - 1);  // nothing is sent inside a stage
     for (std::size_t c = 0; c < process.chunks.size(); ++c) {
       costs.chunks[c * stages + process.name.stage] =
-          chunk_cost(model, later_layers(process.chunks[c], model, frozen), tokens, compute);
+          chunk_cost(model, later_layers(process.chunks[c], model, frozen), computed, compute);
       costs.chunks[c * stages + process.name.stage].update_seconds = update_seconds(
           plan, process.host_index, model, process.chunks[c], update_peers(plan, process.name));
     }
@@ -77,7 +79,7 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     const std::int64_t micro_batches = plan.micro_batches_of(link.connects.replica);
     StepCosts& costs = replicas.at(link.connects.replica);
     if (link.use == plan::Plan::Use::tie) {
-      costs.tie_seconds = tie_seconds(forward_bytes, backward_bytes, micro_batches,
+      costs.tie_seconds = tie_seconds(forward_bytes, backward_bytes, micro_batches * plan.slices,
                                       speed(link, upper, lower), speed(link, lower, upper));
     }
     if (link.use != plan::Plan::Use::boundary) continue;
@@ -92,6 +94,7 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     costs.schedule = plan.recipe.pipeline.schedule;
     costs.micro_batches = plan.micro_batches_of(replica);
     costs.stages = plan.recipe.pipeline.stages;
+    costs.slices = plan.slices;
     costs.machines = machines_of(plan, hosts, threads, replica);
   }
   return replicas;

@@ -9,6 +9,7 @@
 #include "launcher/planner/planned_frozen_rows.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
+#include "launcher/planner/planned_slices.h"
 #include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
 #include "stages/muon.h"
@@ -21,7 +22,8 @@ constexpr double kClearlyUnequal = 1.05;
 
 schedules::PipelineShape shape_of_costs(const StepCosts& costs, std::int64_t depth) {
   return {static_cast<int>(costs.stages), static_cast<int>(costs.micro_batches),
-          static_cast<int>(depth), static_cast<int>(std::ssize(costs.chunks) / costs.stages)};
+          static_cast<int>(depth), static_cast<int>(std::ssize(costs.chunks) / costs.stages),
+          static_cast<int>(costs.slices)};
 }
 
 }  // namespace
@@ -177,8 +179,9 @@ double tie_seconds(double gradients, double values, std::int64_t micro_batches,
 
 std::int64_t best_depth(const StepCosts& costs, std::int64_t deepest) {
   const schedules::PipelineShape shape = shape_of_costs(costs, 0);
-  return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape, costs.chunks,
-                                 costs.links, shape.chunks * shape.micro_batches,
+  const StepCosts slice = costs_of_a_slice(costs);
+  return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape, slice.chunks,
+                                 slice.links, shape.chunks * shape.micro_batches,
                                  static_cast<int>(deepest), costs.machines);
 }
 
@@ -249,7 +252,8 @@ std::int64_t best_micro_batch(std::int64_t rows,
 schedules::Forecast simulated_step(const StepCosts& costs, std::int64_t depth) {
   const auto lists = schedules::action_lists(schedules::schedule_named(costs.schedule),
                                              shape_of_costs(costs, depth));
-  return schedules::simulate(lists, costs.chunks, costs.links, costs.machines);
+  const StepCosts slice = costs_of_a_slice(costs);
+  return schedules::simulate(lists, slice.chunks, slice.links, slice.machines);
 }
 
 double step_seconds(const StepCosts& costs, std::int64_t depth) {

@@ -52,7 +52,7 @@ double coding_seconds(const codec::CodecSettings& settings, codec::Direction dir
 // Adds what both ends take for messages of this number of values.
 void add_coding(const codec::CodecSettings& settings, double values, schedules::LinkCost& link);
 
-// The pipeline of a replica, for the simulator.
+// The pipeline of a replica, for the simulator. Costs are those of whole micro-batches.
 struct StepCosts {
   std::string schedule = "1f1b";
   std::int64_t micro_batches = 1;
@@ -61,6 +61,9 @@ struct StepCosts {
   std::vector<schedules::LinkCost> links;    // between adjacent chunks
   double tie_seconds = 0;                    // see below
   schedules::Machines machines = {};         // see machines_of()
+  std::int64_t slices = 1;                   // of a micro-batch, each a pass of its own
+
+  std::int64_t passes() const { return micro_batches * slices; }
 };
 
 // The cores of a replica's stages, and their GPUs: those that several processes share, as far as

@@ -93,7 +93,8 @@ void describe(auto& f, fields::Is<Plan> auto& m) {
   f("train", m.train), f("eval", m.eval), f("steps", m.steps);
   f("micro_batches", m.micro_batches), f("replica_rows", m.replica_rows);
   f("eval_micro_batches", m.eval_micro_batches);
-  f("depth", m.depth), f("epoch_steps", m.epoch_steps), f("step_seconds", m.step_seconds);
+  f("depth", m.depth), f("slices", m.slices), f("epoch_steps", m.epoch_steps);
+  f("step_seconds", m.step_seconds);
   f("first_epoch_step_seconds", m.first_epoch_step_seconds);
   f("reference_seconds", m.reference_seconds), f("sync_method", m.sync_method);
   f("sync_strength", m.sync_strength), f("sync_offers", m.sync_offers);
@@ -205,11 +206,11 @@ bool saves_during_training(const recipe::Recipe& recipe) {
 }
 
 schedules::ActionList Plan::training_actions(net::ProcessName name) const {
-  const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
-                                       static_cast<int>(micro_batches_of(name.replica)),
-                                       static_cast<int>(depth), static_cast<int>(chunks())};
-  return schedules::schedule_named(recipe.pipeline.schedule)
-      .list(shape, static_cast<StageIndex>(name.stage));
+  const schedules::PipelineShape shape{
+      static_cast<int>(recipe.pipeline.stages), static_cast<int>(micro_batches_of(name.replica)),
+      static_cast<int>(depth), static_cast<int>(chunks()), static_cast<int>(slices)};
+  return schedules::action_list(schedules::schedule_named(recipe.pipeline.schedule), shape,
+                                static_cast<StageIndex>(name.stage));
 }
 
 schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {

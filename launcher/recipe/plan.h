@@ -108,6 +108,7 @@ struct Plan {
   std::vector<std::int64_t> replica_rows;  // of a step, by replica; empty: all have the same
   std::int64_t eval_micro_batches = 0;     // per evaluation, of all replicas together
   std::int64_t depth = 0;
+  std::int64_t slices = 1;              // of a micro-batch's rows, in training
   std::int64_t epoch_steps = 0;         // length of the first epoch, in which every sample is new
   double step_seconds = 0;              // forecast, after the first epoch
   double first_epoch_step_seconds = 0;  // forecast, in the first epoch

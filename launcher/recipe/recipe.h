@@ -66,6 +66,7 @@ struct Recipe {
     std::string schedule = "1f1b";                       // a name of schedules::catalogue()
     std::optional<std::int64_t> chunks = std::nullopt;   // on every stage; absent: by schedule
     std::optional<std::int64_t> depth = std::nullopt;    // forwards beyond 1F1B; absent: auto
+    std::optional<std::int64_t> slices = 1;              // of a micro-batch's rows; absent: auto
     Partition partition;                                 // of layers to stages
     std::optional<std::int64_t> threads = std::nullopt;  // per process; absent: divide the cores
     bool choose_stages = false;                          // "auto": 1 until the plan has chosen

@@ -33,6 +33,8 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
 // Where each key was last set.
 using Origins = std::map<std::string, std::string, std::less<>>;
 using Mistakes = std::vector<std::string>;
+// Where some of these keys are set, for "(recipes/x.toml:3:9)".
+using OriginsOf = std::function<std::string(std::initializer_list<std::string_view>)>;
 
 // `source`: the recipe as a whole, for keys that are not set.
 void check_required(const Recipe& recipe, const std::string& source, const Origins& origins,
@@ -40,6 +42,8 @@ void check_required(const Recipe& recipe, const std::string& source, const Origi
 // Of a recipe whose values are each allowed.
 void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes);
+// The part of that for [pipeline].
+void check_pipeline(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes);
 // Keys of [sync] must be read by the recipe's method.
 void check_sync(const std::vector<FoundValue>& found, const Recipe& recipe, Mistakes& mistakes);
 

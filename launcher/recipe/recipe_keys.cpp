@@ -116,6 +116,10 @@ void add_pipeline(std::vector<RecipeKey>& keys) {
                "auto"),
        integer("pipeline.depth", at<&R::pipeline, &R::Pipeline::depth>(), {0, 16},
                "forwards in flight beyond plain 1F1B, per hop", "auto"),
+       integer("pipeline.slices", at<&R::pipeline, &R::Pipeline::slices>(), {1, 64},
+               "parts of its rows in which a micro-batch crosses and is computed; auto: chosen for "
+               "the shortest step",
+               "auto"),
        special_keys::partition(), special_keys::rows(),
        integer("pipeline.threads", at<&R::pipeline, &R::Pipeline::threads>(), {1, 1024},
                "per process, no more than its host has cores; auto divides these", "auto"),

@@ -57,7 +57,10 @@ std::string saved_caches(const Plan& plan) {
   if ((!text.empty() && is_named) || has_gradient_state(plan)) {
     text += fmt::format("; {} forward, {} backward", codec.forward, codec.backward);
   }
-  if (has_gradient_state(plan)) text += fmt::format(", rows of {} tokens", plan.recipe.data.row);
+  if (has_gradient_state(plan)) {
+    text += fmt::format(", rows of {} tokens", plan.recipe.data.row);
+    if (plan.slices > 1) text += fmt::format(" in {} slices", plan.slices);
+  }
   return text;
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/codec/message.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/planned_frozen_rows.h"
 #include "launcher/planner/planned_model.h"
@@ -32,7 +33,7 @@ data::TokenFile ten_rows() {
 
 std::vector<PlannedBoundary> planned(const recipe::Recipe::Codec& codec, std::int64_t stages,
                                      int chunks = 1, bool samples_return = true,
-                                     std::int64_t rows = 2) {
+                                     std::int64_t rows = 2, std::int64_t slices = 1) {
   const models::ModelConfig config = models::parse_config(
       R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2})", "config.json");
   recipe::Recipe recipe;
@@ -40,6 +41,7 @@ std::vector<PlannedBoundary> planned(const recipe::Recipe::Codec& codec, std::in
   recipe.data.row = kTokens;
   recipe.train.micro_batch = rows;
   recipe.pipeline.stages = stages;
+  recipe.pipeline.slices = slices;
   std::vector<models::LayerRange> ranges;
   const auto places = static_cast<int>(stages) * chunks;
   for (int p = 0; p < places; ++p) ranges.push_back({p, p == places - 1 ? 5 : p});
@@ -86,6 +88,7 @@ TEST(FrozenRows, AreKeptWhereEveryVisitHasTheSameBitsAndAllFit) {
   const std::vector<std::pair<const char*, std::function<void(plan::Plan&)>>> not_kept = {
       {"one epoch", [](auto& plan) { plan.steps = plan.epoch_steps; }},
       {"noise on embeddings", [](auto& plan) { plan.recipe.train.neftune = 5; }},
+      {"slices", [](auto& plan) { plan.slices = 2; }},
       {"all trained", [](auto& plan) { plan.recipe.model.lora.reset(); }},
       {"only the embedding frozen",
        [](auto& plan) {
@@ -161,6 +164,19 @@ TEST(PlannedBoundary, CountsTokensWithoutPadding) {
   EXPECT_NEAR(boundaries[0].load.documents_per_row, 2, 1e-9);
   EXPECT_EQ(boundaries[0].cache.entry_bytes, 0);
   EXPECT_EQ(boundaries[0].cache.used_memory(), 0);
+}
+
+TEST(PlannedBoundary, SendsAndCachesSlicesOfRowsByThemselves) {
+  const PlannedBoundary four = planned(delta(100 * kEntry, 0), 2, 1, true, 2, 4)[0];
+  EXPECT_EQ(four.cache.entry_bytes, kEntry / 4);
+  EXPECT_EQ(four.cache.rows, 4 * kRows);
+  EXPECT_EQ(four.cache.used_memory(), kRows * kEntry);
+  EXPECT_EQ(planned(delta(kEntry, 0), 2, 1, true, 2, 4)[0].cache.rows, 4);
+  // Of two rows of two documents: three more messages, and in each row three more documents.
+  const recipe::Recipe::Codec raw;
+  const double whole = planned(raw, 2)[0].bytes.backward;
+  const double headers = 4 * codec::header_bytes(2.0, 2 * 5.0 / 4) - codec::header_bytes(2.0, 4.0);
+  EXPECT_NEAR(planned(raw, 2, 1, true, 2, 4)[0].bytes.backward, whole + headers, 1e-6);
 }
 
 TEST(PlannedBoundary, LimitsCacheToSmallerEnd) {

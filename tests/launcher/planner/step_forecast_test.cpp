@@ -329,6 +329,19 @@ TEST(RunForecast, CountsTheForwardsOfAReferenceOnce) {
   EXPECT_DOUBLE_EQ(forecast_run(plan).steps_seconds, 90 + 10 * 1.25);
 }
 
+// By hand: 3 (M + (S - 1) / K) of four micro-batches on four stages.
+TEST(StepForecast, SlicesShortenFillingAndDraining) {
+  StepCosts costs;
+  costs.micro_batches = costs.stages = 4;
+  costs.chunks.assign(4, {.forward_seconds = 1, .backward_seconds = 2});
+  costs.links.resize(3);
+  for (const auto& [slices, seconds] : {std::pair(1, 21.0), {2, 16.5}, {4, 14.25}}) {
+    costs.slices = slices;
+    EXPECT_DOUBLE_EQ(step_seconds(costs, 0), seconds);
+    EXPECT_DOUBLE_EQ(step_seconds(costs, best_depth(costs, 3)), seconds);
+  }
+}
+
 TEST(StepForecast, ForwardsAloneHaveNoBackward) {
   StepCosts costs;
   costs.stages = 2;
@@ -460,6 +473,17 @@ TEST(RunForecast, CountsEvaluationsLinesWeightsAndMoney) {
   EXPECT_THAT(text, HasSubstr("in the first epoch (10 steps)"));
   plan.steps = 10;
   EXPECT_THAT(forecast_text(plan), Not(HasSubstr("first epoch"))) << "it has no other";
+}
+
+// As rows below the lowest adapter have it, or a reference.
+TEST(RunForecast, SaysAFirstEpochThatTakesLongerWithoutACache) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.steps = 100;
+  plan.epoch_steps = 10;
+  plan.step_seconds = plan.first_epoch_step_seconds = 1;
+  EXPECT_THAT(forecast_text(plan), Not(HasSubstr("first epoch")));
+  plan.first_epoch_step_seconds = 3;
+  EXPECT_THAT(forecast_text(plan), HasSubstr("1 s a step, 3 s in the first epoch (10 steps)"));
 }
 
 TEST(RunForecast, EvaluationsMakeNoUpdate) {

@@ -72,6 +72,7 @@ replicas = 2
 schedule = "gpipe"
 chunks = 1
 depth = 3
+slices = "auto"
 partition = [[0, 5], [6, 11]]
 threads = 1
 rows = [40, 24]
@@ -149,7 +150,6 @@ Recipe::Lora every_lora_key() {
 }
 
 TEST(RecipeReader, SetsFieldOfEveryKey) {
-  const auto recipe = parse(kEveryKey);
   Recipe expected;
   expected.name = "dates";
   expected.seed = 7;
@@ -161,6 +161,7 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                        "gpipe",
                        1,
                        3,
+                       std::nullopt,
                        {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
                        1,
                        false,
@@ -216,7 +217,7 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.hosts.links = "links.toml";
   expected.hosts.ship_megabits = 50.0;
   expected.hosts.link_megabits = 100.0;
-  EXPECT_EQ(recipe, expected);
+  EXPECT_EQ(parse(kEveryKey), expected);
 }
 
 TEST(RecipeReader, NamesNearestKeyForUnknownKey) {
@@ -627,6 +628,16 @@ TEST(RecipeReader, ReadsRowsOfReplicas) {
   EXPECT_THAT(refused("[30, 2]", "2"), HasSubstr("train.micro_batch is 4; make each a multiple"));
   EXPECT_THAT(refused("[28, 4]", "\"auto\""), HasSubstr("pipeline.replicas is \"auto\""));
   EXPECT_THAT(refused("[32, 0]", "2"), HasSubstr("but must be \"auto\", \"equal\""));
+}
+
+TEST(RecipeReader, SlicesDivideRowsThatAreNotPreferences) {
+  EXPECT_EQ(parse(kLeast, {}).pipeline.slices, 1);
+  EXPECT_EQ(parse(kLeast, {"pipeline.slices=auto"}).pipeline.slices, std::nullopt);
+  EXPECT_EQ(parse(kLeast, {"pipeline.slices=4", "data.row=64"}).pipeline.slices, 4);
+  EXPECT_THAT(mistake(kLeast, {"pipeline.slices=3", "data.row=64"}),
+              HasSubstr("but data.row is 64; make it a divisor of that"));
+  EXPECT_THAT(mistake(kLeast, {"pipeline.slices=2", "train.preference.loss=orpo"}),
+              HasSubstr("which is of whole answers"));
 }
 
 TEST(RecipeReader, ReadsListsOfDataFiles) {

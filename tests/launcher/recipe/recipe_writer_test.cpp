@@ -195,14 +195,14 @@ Recipe random_recipe(Draw& draw) {
   if (r.pipeline.schedule == "1f1b") r.pipeline.choose_schedule = draw.coin();
   r.pipeline.chunks = draw.coin() ? std::optional(draw.integer(1, 8)) : std::nullopt;
   r.pipeline.depth = draw.coin() ? std::optional(draw.integer(0, 16)) : std::nullopt;
+  if (draw.coin()) r.pipeline.slices.reset();
   r.pipeline.threads = draw.coin() ? std::optional(draw.integer(1, 64)) : std::nullopt;
-  r.pipeline.partition.kind = draw.word<PartitionKind>();
-  if (r.pipeline.partition.kind == PartitionKind::plugin) {
-    r.pipeline.partition.plugin = draw.text();
-  }
-  if (r.pipeline.partition.kind == PartitionKind::ranges) {
+  auto& partition = r.pipeline.partition;
+  partition.kind = draw.word<PartitionKind>();
+  if (partition.kind == PartitionKind::plugin) partition.plugin = draw.text();
+  if (partition.kind == PartitionKind::ranges) {
     for (int s = 0; s < r.pipeline.stages * r.pipeline.chunks.value_or(1); ++s) {
-      r.pipeline.partition.ranges.emplace_back(2 * s, 2 * s + 1);
+      partition.ranges.emplace_back(2 * s, 2 * s + 1);
     }
   }
   auto& train = r.train;

@@ -59,6 +59,9 @@ TEST(CacheResume, StateOfTransformIsRestoredBySameCodecsOnly) {
   Plan gradients = plan_with("raw");
   gradients.recipe.codec.backward = "transform";
   EXPECT_TRUE(decide_caches(checkpoint_of(gradients, 3), gradients).restore);
+  Plan slices = gradients;
+  slices.slices = 4;
+  EXPECT_FALSE(decide_caches(checkpoint_of(gradients, 3), slices).restore);
   const Plan both = plan_with("transform");
   EXPECT_TRUE(decide_caches(checkpoint_of(both, 3), both).restore);
   // Entries of the same size, which mean something else.
