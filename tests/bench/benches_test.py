@@ -35,6 +35,7 @@ SCRIPTS = {
     "replica_links": (["a step without sync", "cocktail", "powersgd"], []),
     "simulated_links": (["forecast of the simulated run", "simulated: "], []),
     "slow_link": (["link: ", "6/6", "auto", "a step (bfloat16"], ["--codecs", "6/6", "auto"]),
+    "slices": (["slices  one stage", "     4  "], []),
     "small_clusters": (["cluster   chosen", "blocks (and ends) of each host"], []),
     "tied_table": (["of both tables", "random", "memory"], []),
     "training_step": (["gpt2-124m", "strait", "eager", "load"], []),
