@@ -40,7 +40,8 @@ def random_layout(choose):
     batch = choose.choice([12, 24])
     layout = {
         **random_cut(choose), "pipeline.replicas": choose.choice([1, 1, 2, 3]), "train.batch": batch,
-        "train.micro_batch": choose.choice([1, 2, "auto"]), **choose.choice(CODECS),
+        "train.micro_batch": choose.choice([1, 2, "auto"]), "pipeline.slices": choose.choice([1, 1, 2, 4]),
+        **choose.choice(CODECS),
     }
     return {**layout, **(choose.choice(SYNC) if layout["pipeline.replicas"] > 1 else {})}
 
