@@ -29,6 +29,7 @@ LORA = {"target_modules": ["q_proj", "v_proj", "down_proj"]}
 LOSSES = {"orpo": 0.1, "simpo": 2.0, "dpo": 0.1, "kto": 0.1}  # with their default beta
 WEIGHTS_OF_KTO = {"desirable_weight": 1.3, "undesirable_weight": 0.8}
 MARGIN = 0.5
+ROUNDED = 1e-9  # margins up to it are those of equal models, which a sum in another order moves off 0
 MISTAKEN_STEPS = 4  # until each mistake has to be noticed
 REFERRING = ("dpo", "kto")  # compare with a reference
 
@@ -190,7 +191,7 @@ def plain_loop(model, rows, loss, beta, steps=STEPS, **settings):
             losses, margins = losses_of(model, chosen, loss, beta, **settings)
             (torch.stack(losses).sum() / count).backward()
             for value, margin in zip(losses, margins):
-                sums += torch.tensor([value.item(), margin.item(), margin.item() > 0], dtype=torch.float64)
+                sums += torch.tensor([value.item(), margin.item(), margin.item() > ROUNDED], dtype=torch.float64)
         norm = training.clip_gradients(parameters, CLIP)
         lines.append([*(sums / count).tolist(), norm])
         for group in optimizer.param_groups:
@@ -283,7 +284,7 @@ def plain_evaluation(model, rows, loss, values):
     for first in range(0, len(rows), MICRO_BATCH):
         chosen = [pair for row in rows[first : first + MICRO_BATCH] for pair in row]
         for value, margin in zip(*losses_of(model, chosen, loss, LOSSES[loss], values=values)):
-            sums += torch.tensor([value.item(), margin.item(), margin.item() > 0], dtype=torch.float64)
+            sums += torch.tensor([value.item(), margin.item(), margin.item() > ROUNDED], dtype=torch.float64)
     return (sums / count).tolist()
 
 
