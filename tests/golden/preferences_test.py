@@ -29,7 +29,7 @@ LORA = {"target_modules": ["q_proj", "v_proj", "down_proj"]}
 LOSSES = {"orpo": 0.1, "simpo": 2.0, "dpo": 0.1, "kto": 0.1}  # with their default beta
 WEIGHTS_OF_KTO = {"desirable_weight": 1.3, "undesirable_weight": 0.8}
 MARGIN = 0.5
-ROUNDED = 1e-9  # margins up to it are those of equal models, which a sum in another order moves off 0
+ROUNDED = 1e-6  # margins up to it are those of equal models, which batches of other shapes move off 0
 MISTAKEN_STEPS = 4  # until each mistake has to be noticed
 REFERRING = ("dpo", "kto")  # compare with a reference
 
