@@ -5,6 +5,8 @@
 #include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <cmath>
+
 #include "models/pass.h"
 
 namespace strait::stages {
@@ -50,7 +52,8 @@ models::Pass Chunk::next_pass(const Phase& phase, MicroBatch micro_batch, const 
   pass.micro_batch = static_cast<std::uint64_t>(among_all);
   pass.training = phase.training;
   pass.adapters = phase.reference == Phase::Reference::none;
-  if (phase.training) pass.noise = options_.noise;
+  // Layers divide it by the root of the length of their input; it is meant by that of the row.
+  if (phase.training) pass.noise = options_.noise / std::sqrt(static_cast<double>(passes));
   pass.balance_share = 1 / static_cast<double>(options_.micro_batches * passes);
   if (!sliced) return pass;
   pass.slice = {earlier->keys, slice, false};
