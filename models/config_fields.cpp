@@ -161,11 +161,16 @@ std::vector<bool> read_layer_types(const ConfigReader& reader, const DecoderConf
   return chosen;
 }
 
-void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent,
-                  const std::function<bool(std::int64_t block)>& windowed) {
-  if (absent == 0 && !reader.has("sliding_window")) return;
+void read_window(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent) {
   if (reader.is_null("sliding_window")) return;
   config.window = reader.integer("sliding_window", absent, 1, kLargestSize);
+  if (config.window > 0) config.windowed.assign(static_cast<std::size_t>(config.blocks), true);
+}
+
+void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent,
+                  const std::function<bool(std::int64_t block)>& windowed) {
+  read_window(reader, config, absent);
+  if (config.window == 0) return;
   config.windowed = read_layer_types(reader, config, "sliding_attention", windowed);
 }
 

@@ -70,8 +70,11 @@ DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family
 std::vector<bool> read_layer_types(const ConfigReader& reader, const DecoderConfig& config,
                                    const std::string& type,
                                    const std::function<bool(std::int64_t block)>& absent);
+// The window of all blocks, in families whose library ignores layer_types. `absent`: the window if
+// its field is absent; 0: none.
+void read_window(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent);
 // Window and windowed blocks of families with layer_types; if that is absent, `windowed(block)`
-// decides. `absent`: the window if its field is absent.
+// decides.
 void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent,
                   const std::function<bool(std::int64_t block)>& windowed);
 // The windows of Qwen 2 and 3, which are off unless use_sliding_window turns them on.

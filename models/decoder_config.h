@@ -119,6 +119,9 @@ struct DecoderConfig {
   ExpertOptions experts;
   std::vector<bool> sparse;  // by block; empty: none
 
+  // Blocks of the files that are not the model's: they predict more tokens.
+  std::vector<std::int64_t> prediction_blocks;
+
   double embedding_dropout = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;

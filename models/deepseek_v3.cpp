@@ -94,6 +94,14 @@ DecoderConfig read_latent_fields(const ConfigReader& reader, DecoderConfig famil
   return config;
 }
 
+// Those after the last block, and the one that transformers ignores in files of any depth.
+void read_prediction_blocks(const ConfigReader& reader, DecoderConfig& config,
+                            std::int64_t ignored) {
+  const std::int64_t count = reader.integer("num_nextn_predict_layers", 1, 0, 64);
+  for (std::int64_t i = 0; i < count; ++i) config.prediction_blocks.push_back(config.blocks + i);
+  if (ignored >= config.blocks) config.prediction_blocks.push_back(ignored);
+}
+
 // Sigmoid scores in float32, with a bias that takes part in the choice only.
 ExpertOptions sigmoid_experts() {
   ExpertOptions experts;
@@ -130,6 +138,7 @@ DecoderConfig read_deepseek_v3(const ConfigReader& reader) {
   }
   reader.integer("moe_layer_freq", 1, 1, 1);
   read_latent_rotary(reader, config, false);
+  read_prediction_blocks(reader, config, 61);
   const std::int64_t first = reader.integer("first_k_dense_replace", 3, 0, kLargestSize);
   set_sparse(config, [&](std::int64_t block) { return block >= first; });
   return config;
@@ -152,6 +161,7 @@ DecoderConfig read_glm4_moe_lite(const ConfigReader& reader) {
   family.experts.scale = 1.8;
   DecoderConfig config = read_latent_fields(reader, family);
   read_latent_rotary(reader, config, false);
+  read_prediction_blocks(reader, config, 47);
   if (reader.number("partial_rotary_factor", 1, 0, 1) != 1) {
     reader.refuse("partial_rotary_factor", "1: qk_rope_head_dim is the rotated part of a head");
   }
@@ -195,10 +205,8 @@ DecoderConfig read_mistral4(const ConfigReader& reader) {
   return config;
 }
 
-// `next`: the block of published files that predicts one more token.
-FileNames names_with_prediction(const std::string& next) {
+FileNames names_with_experts() {
   FileNames names = llama_file_names();
-  names.carried = {"model.layers." + next + "."};
   names.peft_experts = PeftExperts::by_last_parts;
   return names;
 }
@@ -206,11 +214,11 @@ FileNames names_with_prediction(const std::string& next) {
 }  // namespace
 
 Family deepseek_v3_family() {
-  return decoder_family("deepseek_v3", read_deepseek_v3, names_with_prediction("61"));
+  return decoder_family("deepseek_v3", read_deepseek_v3, names_with_experts());
 }
 
 Family glm4_moe_lite_family() {
-  return decoder_family("glm4_moe_lite", read_glm4_moe_lite, names_with_prediction("47"));
+  return decoder_family("glm4_moe_lite", read_glm4_moe_lite, names_with_experts());
 }
 
 Family mistral4_family() {

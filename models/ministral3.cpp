@@ -19,7 +19,7 @@ DecoderConfig read_ministral3(const ConfigReader& reader) {
   family.padding_token = 11;
   family.norm = {NormKind::rms, 1e-5};
   DecoderConfig config = read_llama_fields(reader, family);
-  read_windows(reader, config, 0, [](std::int64_t) { return true; });
+  read_window(reader, config, 0);
   read_query_growth(reader, config);
   config.rotary = read_rotary(reader, config, {});
   return config;

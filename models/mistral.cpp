@@ -18,7 +18,7 @@ DecoderConfig read_mistral(const ConfigReader& reader) {
   family.inner = 14336;
   family.norm = {NormKind::rms, 1e-6};
   DecoderConfig config = read_llama_fields(reader, family);
-  read_windows(reader, config, 4096, [](std::int64_t) { return true; });
+  read_window(reader, config, 4096);
   config.rotary = read_rotary(reader, config, {});
   return config;
 }
@@ -30,7 +30,8 @@ DecoderConfig read_mistral3(const ConfigReader& reader) {
   for (const Family& family : {mistral_family(), ministral3_family(), mistral4_family()}) {
     if (family.name != type) continue;
     auto config = std::any_cast<DecoderConfig>(family.read(text));
-    config.tied = reader.boolean("tie_word_embeddings", true);
+    // Without it the files are of version 4 of transformers, to which text_config's counted.
+    config.tied = reader.boolean("tie_word_embeddings", config.tied);
     return config;
   }
   text.refuse("model_type", "one of mistral, ministral3, mistral4");

@@ -22,7 +22,7 @@ DecoderConfig read_mixtral(const ConfigReader& reader) {
   family.names.expert_up = "w3";
   family.names.expert_down = "w2";
   DecoderConfig config = read_llama_fields(reader, family);
-  read_windows(reader, config, 0, [](std::int64_t) { return true; });
+  read_window(reader, config, 0);
   if (reader.number("router_jitter_noise", 0, 0, 1) != 0) {
     reader.refuse("router_jitter_noise", "0: noise on the router's input is not built");
   }

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "models/config_fields.h"
 #include "models/decoder.h"
 
@@ -22,10 +20,7 @@ DecoderConfig read_phi3(const ConfigReader& reader) {
   config.names.gate_up = "mlp.gate_up_proj";
   config.query_key_value = QueryKeyValue::fused;
   config.residual_dropout = reader.number("resid_pdrop", 0, 0, 1);
-  read_windows(reader, config, 0, [](std::int64_t) { return true; });
-  if (std::ranges::count(config.windowed, false) > 0) {
-    reader.refuse("layer_types", "sliding_attention for each layer: this family has one window");
-  }
+  read_window(reader, config, 0);
   RotaryDefaults rotary;
   rotary.share_field = "partial_rotary_factor";
   rotary.longrope_original = 4096;

@@ -93,22 +93,27 @@ FileNames with_experts(FileNames names) {
   return names;
 }
 
-FileNames names_of_text_part() {
+FileNames names_of_text() {
   FileNames names = llama_file_names();
+  names.carried = {"model.visual.", "mtp."};  // vision, and a head that predicts more tokens
+  return names;
+}
+
+FileNames names_of_text_part() {
+  FileNames names = names_of_text();
   names.inside = {{"model.language_model.", "model."}};
   names.module = "model.language_model.";
-  names.carried = {"model.visual.", "mtp."};  // vision, and a head that predicts more tokens
   return names;
 }
 
 }  // namespace
 
 Family qwen3_5_text_family() {
-  return decoder_family("qwen3_5_text", read_qwen3_5, llama_file_names());
+  return decoder_family("qwen3_5_text", read_qwen3_5, names_of_text());
 }
 
 Family qwen3_5_moe_text_family() {
-  return decoder_family("qwen3_5_moe_text", read_qwen3_5_moe, with_experts(llama_file_names()));
+  return decoder_family("qwen3_5_moe_text", read_qwen3_5_moe, with_experts(names_of_text()));
 }
 
 Family qwen3_5_family() {

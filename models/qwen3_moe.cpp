@@ -22,9 +22,7 @@ DecoderConfig read_qwen3_moe(const ConfigReader& reader) {
   config.names.query_norm = "self_attn.q_norm";
   config.names.key_norm = "self_attn.k_norm";
   read_attention_bias(reader, config);
-  if (reader.boolean("use_sliding_window", false)) {
-    read_windows(reader, config, 4096, [](std::int64_t) { return true; });
-  }
+  if (reader.boolean("use_sliding_window", false)) read_window(reader, config, 4096);
   ExpertOptions experts;
   experts.count = 128;
   experts.per_token = 8;

@@ -48,9 +48,9 @@ double yarn_magnitude(double scale, double factor) {
   return scale <= 1 ? 1 : 0.1 * factor * std::log(scale) + 1;
 }
 
-// Returns the factor of cosine and sine.
+// Returns the factor of cosine and sine. `truncate`: the ends of the ramp are whole numbers.
 double scale_yarn(const ConfigReader& settings, double theta, double original, double longest,
-                  std::vector<float>& frequencies) {
+                  bool truncate, std::vector<float>& frequencies) {
   const double factor = positive(settings, "factor", longest / original);
   const auto width = static_cast<double>(2 * frequencies.size());
   const auto dimension = [&](double rotations) {
@@ -58,7 +58,7 @@ double scale_yarn(const ConfigReader& settings, double theta, double original, d
   };
   double first = dimension(positive(settings, "beta_fast", 32));
   double last = dimension(positive(settings, "beta_slow", 1));
-  if (settings.boolean("truncate", true)) {
+  if (truncate) {
     first = std::floor(first);
     last = std::ceil(last);
   }
@@ -184,7 +184,11 @@ std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderCon
   } else if (type == "llama3") {
     scale_llama3(settings, original, rotary->frequencies);
   } else if (type == "yarn") {
-    rotary->scale = scale_yarn(settings, theta, original, longest, rotary->frequencies);
+    // Of layers of several types the library reads it next to the types, not inside of them.
+    const bool truncate = group.empty()
+                              ? settings.boolean("truncate", true)
+                              : reader.object("rope_parameters").boolean("truncate", true);
+    rotary->scale = scale_yarn(settings, theta, original, longest, truncate, rotary->frequencies);
   } else if (type == "longrope" || type == "su") {
     rotary->scale = scale_longrope(settings, original, longest, rotary->frequencies);
     config.positions = std::min(config.positions, static_cast<std::int64_t>(original));

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "models/families.h"
+#include "models/decoder_config.h"
 
 namespace strait::models {
 namespace {
@@ -200,22 +200,32 @@ std::map<std::string, std::string> match(const std::vector<TensorShape>& all, Te
 
 }  // namespace
 
+FileNames file_names(const ModelConfig& config) {
+  FileNames names = family_of(config).names;
+  if (const auto* decoder = std::any_cast<DecoderConfig>(&config.values)) {
+    for (const std::int64_t block : decoder->prediction_blocks) {
+      names.carried.push_back(fmt::format("{}{}.", decoder->names.blocks, block));
+    }
+  }
+  return names;
+}
+
 std::map<std::string, std::string> match_tensors(const ModelConfig& config,
                                                  const std::vector<TensorShape>& in_file,
                                                  const std::string& where) {
-  const Family& family = family_of(config);
+  const FileNames names = file_names(config);
   const ModelDescription model = describe(config);
   TensorTable found;
   std::vector<std::string> surplus;
   for (const TensorShape& tensor : in_file) {
-    const std::optional<std::string> name = canonical_name(family.names, tensor.name);
+    const std::optional<std::string> name = canonical_name(names, tensor.name);
     if (name && !found.emplace(*name, &tensor).second) surplus.push_back(tensor.name);
   }
-  if (model.tied) resolve_tied(family.names, found);
+  if (model.tied) resolve_tied(names, found);
 
   const std::vector<TensorShape> all = model.tensors();
   std::vector<TensorShape> values;
-  if (family.names.reads_mxfp4) unpack_blocks(in_file, found, values);
+  if (names.reads_mxfp4) unpack_blocks(in_file, found, values);
   std::vector<TensorShape> parts;
   split_experts(all, found, parts);
   return match(all, std::move(found), std::move(surplus),

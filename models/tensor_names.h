@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/error.h"
+#include "models/families.h"
 #include "models/lora.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
@@ -18,6 +19,9 @@ class TensorMismatch : public InputError {
  public:
   using InputError::InputError;
 };
+
+// The family's names. `carried` has those of this model's prediction blocks, too.
+FileNames file_names(const ModelConfig& config);
 
 // Maps the model's tensor names to names in a file (all shards together). Knows the spellings in
 // files of the hub: missing prefixes, buffers that are not weights, and a tied projection that is

@@ -35,7 +35,7 @@ namespace fs = std::filesystem;
 std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
                                                     const planner::CheckpointWeights& weights,
                                                     const ExportOptions& options) {
-  const models::FileNames& names = models::family_of(source.config).names;
+  const models::FileNames names = models::file_names(source.config);
   std::vector<tensors::TensorSource> all;
   for (const models::FileTensor& tensor : models::tensors_to_export(source.config)) {
     const planner::ModelWeights::Origin origin = weights.origin(tensor.parts.front());

@@ -225,11 +225,11 @@ void check_tied_projection(const recipe::Recipe::Model& source, const models::Mo
   if (!twice) return;
   const std::vector<std::int64_t>& shape = files.find(twice->table)->info.shape;
   bool same = shape == files.find(twice->projection)->info.shape && shape.size() == 2;
-  constexpr std::int64_t kRows = 64;  // every row of a trained projection differs
-  const std::int64_t stride = same ? std::max<std::int64_t>(shape[0] / kRows, 1) : 1;
-  for (std::int64_t row = 0; same && row < shape[0]; row += stride) {
-    same = at::equal(files.read_rows(twice->table, row, 1).to(at::kFloat),
-                     files.read_rows(twice->projection, row, 1).to(at::kFloat));
+  constexpr std::int64_t kRows = 256;  // at a time
+  for (std::int64_t row = 0; same && row < shape[0]; row += kRows) {
+    const std::int64_t count = std::min(kRows, shape[0] - row);
+    same = at::equal(files.read_rows(twice->table, row, count).to(at::kFloat),
+                     files.read_rows(twice->projection, row, count).to(at::kFloat));
   }
   if (same) return;
   throw base::UserError(
@@ -266,6 +266,7 @@ void check_reference(const recipe::Recipe& recipe, const std::string& model_conf
   }
   check_has_weights(source);
   const ModelWeights weights(source, config);
+  check_tied_projection(source, config);
 }
 
 at::Tensor ModelWeights::read(const std::string& name) const {

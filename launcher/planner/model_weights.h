@@ -35,11 +35,13 @@ class ModelWeights {
 };
 
 // UserError: a file of a tied model holds a projection in addition to the table, with other values,
-// so the user has to say whether the model is tied. Reads a few rows of both.
+// so the user has to say whether the model is tied. Reads all rows of both, as training may have
+// changed only a few; most files hold only one, and of others the table is read afterwards anyway.
 void check_tied_projection(const recipe::Recipe::Model& source, const models::ModelConfig& config);
 
 // UserError: train.preference.reference is another architecture than the model, or its config.json
-// differs where this changes what is computed. TensorMismatch. Reads no values.
+// differs where this changes what is computed. TensorMismatch. Reads only what
+// check_tied_projection() does.
 void check_reference(const recipe::Recipe& recipe, const std::string& model_config,
                      const models::ModelConfig& config);
 

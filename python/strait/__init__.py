@@ -64,14 +64,20 @@ def load(run, **options):
     Adapters are merged by the program: PEFT would add them to the base as published, but those over a base of few bits
     were trained with its rounded values.
     """
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers.models.auto import modeling_auto
     with tempfile.TemporaryDirectory(prefix="strait-load-") as folder:
         model = pathlib.Path(folder, "model")
         output_of("export", _directory(run), model)
         if (model / "adapter_config.json").exists():
             model = pathlib.Path(folder, "merged")
             output_of("export", _directory(run), model, "--merge")
-        return AutoModelForCausalLM.from_pretrained(model, **options)
+        family = json.loads((model / "config.json").read_text(encoding="utf-8"))["model_type"]
+        # transformers has no text model of mistral3, and mistral4's under this name only.
+        only_with_images = (family in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+                            and family not in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+        kind = AutoModelForImageTextToText if only_with_images else AutoModelForCausalLM
+        return kind.from_pretrained(model, **options)
 
 
 def _directory(run):

@@ -48,6 +48,8 @@ RECURRENT = LLAMA | {
     "linear_key_head_dim": 8, "linear_value_head_dim": 6,
 }
 HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
+# Which some families have by mistake: their classes in the library do not read it.
+MIXED = ["full_attention", "sliding_attention", "full_attention"]
 LATE = ["full_attention", "linear_attention", "linear_attention", "full_attention"]
 LATENT = {name: value for name, value in LLAMA.items() if name != "head_dim"} | {
     "num_key_value_heads": 6, "q_lora_rank": 10, "kv_lora_rank": 9, "qk_nope_head_dim": 6, "qk_rope_head_dim": 4,
@@ -134,7 +136,7 @@ CASES = [
     ("llama", "names without prefix, old buffers", {"bare_names": True}),
     ("llama", "only the head of a tied weight", {"tie_word_embeddings": True, "only_head": True}),
     ("mistral", "window", {"sliding_window": 6}),
-    ("mistral", "window, packed", {"sliding_window": 6, "documents": PACKED}),
+    ("mistral", "window of all blocks, packed", {"sliding_window": 6, "layer_types": MIXED, "documents": PACKED}),
     ("mistral", "window of null", {"sliding_window": None}),
     ("qwen2", "a window that is off", {"tie_word_embeddings": True, "file": "window that is off"}),
     ("qwen2", "windows from the second layer on", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}),
@@ -142,7 +144,7 @@ CASES = [
     ("qwen3", "tied", {"tie_word_embeddings": True}),
     ("qwen3", "biases, packed", {"attention_bias": True, "documents": PACKED}),
     ("phi3", "fused matrices", {}),
-    ("phi3", "part of heads rotated, window", {"hidden_size": 48, "sliding_window": 7, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
+    ("phi3", "part of heads rotated, window of all blocks", {"hidden_size": 48, "sliding_window": 7, "layer_types": MIXED, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
     ("phi3", "short rows of longrope", {"hidden_size": 24, "original_max_position_embeddings": 24, "rope_parameters": LONG}),
     ("phi3", "the same by a former name", {"hidden_size": 24, "original_max_position_embeddings": 24, "rope_parameters": LONG, "file": "longrope as yarn"}),
     ("gemma2", "windows in even layers", {"sliding_window": 6}),
@@ -150,12 +152,13 @@ CASES = [
     ("gemma2", "no caps, untied", {"attn_logit_softcapping": None, "final_logit_softcapping": None, "tie_word_embeddings": False}),
     ("gemma2", "the same without layer_types", {"sliding_window": 6, "file": "no layer_types"}),
     ("gemma3_text", "windows and two angles", {"num_hidden_layers": 7, "sliding_window": 6}),
+    ("gemma3_text", "yarn, truncated whatever is inside", {"num_hidden_layers": 7, "rope_parameters": {"full_attention": YARN | {"truncate": False}, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}}),
     ("gemma3_text", "old spelling, packed", {"num_hidden_layers": 7, "sliding_window": 6, "file": "old gemma3", "documents": PACKED}),
     ("qwen3_moe", "weights that do not add up to one", {}),
     ("qwen3_moe", "weights that do, packed", {"norm_topk_prob": True, "documents": PACKED}),
     ("qwen3_moe", "three experts, biases, tied", {"num_experts_per_tok": 3, "attention_bias": True, "tie_word_embeddings": True}),
     ("qwen3_moe", "every second block sparse, and not the last", {"num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [5]}),
-    ("qwen3_moe", "window, old name of the number", {"use_sliding_window": True, "sliding_window": 6, "file": "num_experts"}),
+    ("qwen3_moe", "window of all blocks, old name of the number", {"use_sliding_window": True, "sliding_window": 6, "layer_types": MIXED, "file": "num_experts"}),
     ("qwen3_moe", "experts of a block in one tensor", {"fused": True, "mlp_only_layers": [1]}),
     ("qwen3_5_text", "three of four blocks recurrent", {}),
     ("qwen3_5_text", "packed, other blocks, two taps", {"layer_types": LATE, "linear_conv_kernel_dim": 2, "documents": PACKED}),
@@ -168,11 +171,11 @@ CASES = [
     ("gpt_oss", "three experts, another slope, tied", {"num_experts_per_tok": 3, "swiglu_alpha": 1.1, "swiglu_limit": 7.0, "tie_word_embeddings": True, "file": "no layer_types"}),
     ("gpt_oss", "experts of four bits", {"hidden_size": 64, "intermediate_size": 32, "mxfp4": True}),
     ("mixtral", "no window", {}),
-    ("mixtral", "window, packed", {"sliding_window": 6, "documents": PACKED}),
+    ("mixtral", "window of all blocks, packed", {"sliding_window": 6, "layer_types": MIXED, "documents": PACKED}),
     ("olmoe", "norms over all heads", {}),
     ("olmoe", "clipped, normalised, packed", {"clip_qkv": 1.5, "norm_topk_prob": True, "documents": PACKED}),
     ("ministral3", "queries that grow", {}),
-    ("ministral3", "window, packed", {"sliding_window": 6, "documents": PACKED}),
+    ("ministral3", "window of all blocks, packed", {"sliding_window": 6, "layer_types": MIXED, "documents": PACKED}),
     ("smollm3", "every fourth block not rotated", {}),
     ("smollm3", "others not rotated, windows there, packed", {"no_rope_layers": [1, 0, 0, 1, 1], "use_sliding_window": True, "sliding_window": 6, "documents": PACKED}),
     ("olmo3", "windows in three of four blocks", {}),

@@ -13,6 +13,7 @@ import os
 import pathlib
 import random
 import subprocess
+import sys
 import tempfile
 
 import training_test as training
@@ -23,6 +24,10 @@ from safetensors.torch import load_file, save_file
 
 import families_test as families
 import random_models
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+
+from strait import load  # noqa: E402: found by the line above
 
 TEXT_AND_IMAGES = ("qwen3_5", "qwen3_5_moe", "mistral3")
 OF_FILES = ("file", "documents", "bare_names", "only_head", "fused", "mxfp4")  # no options of a configuration
@@ -115,6 +120,9 @@ def there_and_back(family, seed):
         for loader in loaders:
             _, report = loader.from_pretrained(folder / "out", output_loading_info=True)
             assert not any(report.values()), f"{family}, seed {seed}: {report}"
+        if family == "mistral3":
+            loaded = load(folder / "runs/run")
+            assert isinstance(loaded, transformers.Mistral3ForConditionalGeneration), type(loaded)
         other = strait(folder, "export", "runs/run", "narrow", "--dtype", "bfloat16")
         assert other.returncode == 0, other.stderr
         kinds = {value.dtype for value in tensors_of(folder / "narrow").values()}
@@ -230,6 +238,7 @@ def main():
     torch.set_num_threads(1)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    os.environ["STRAIT_BIN"] = str(training.STRAIT.parent)
     for number, family in enumerate(FAMILIES * (2 if os.environ.get("STRAIT_CAMPAIGNS") else 1)):
         there_and_back(family, number)
     four_bits_leave_as_bfloat16()

@@ -185,10 +185,6 @@ TEST(ModelConfig, RefusesWhatNoFamilyComputesWithKeyAndValue) {
   EXPECT_EQ(family_refusal("gemma3_text", R"("attn_logit_softcapping": 50)"),
             "m/config.json: attn_logit_softcapping is 50, expected null: this family does not cap "
             "its scores");
-  EXPECT_EQ(family_refusal("phi3", R"("num_hidden_layers": 2, "sliding_window": 6,
-                                      "layer_types": ["sliding_attention", "full_attention"])"),
-            R"(m/config.json: layer_types is ["sliding_attention","full_attention"], expected )"
-            "sliding_attention for each layer: this family has one window");
   EXPECT_EQ(family_refusal("gpt2", R"("n_head": 4, "num_attention_heads": 8)"),
             "m/config.json: num_attention_heads is 8, expected 4, as n_head is");
   EXPECT_EQ(family_refusal("glm4_moe_lite", R"("partial_rotary_factor": 0.5)"),
@@ -275,6 +271,22 @@ TEST(ModelConfig, CountsTheParametersOfModelsWithExperts) {
             29'943'390'976 + 46 * 64);  // GLM-4.7-Flash, and what routers choose by
   EXPECT_EQ(parameters(R"("model_type": "deepseek_v3")"),
             671'026'404'352 + 58 * 256);  // DeepSeek-V3
+}
+
+// Published files of Mistral Small 3.1 have neither field, and a projection of their own.
+TEST(Description, TextOfTextAndImagesIsTiedAsTheWholeOrElseAsItself) {
+  const auto tied = [](const std::string& top, const std::string& text) {
+    return describe(parse_config(R"({"model_type": "mistral3", )" + top + R"("text_config": {)" +
+                                     text + "}}",
+                                 "config.json"))
+        .tied;
+  };
+  const std::string on = R"("tie_word_embeddings": true)";
+  const std::string off = R"("tie_word_embeddings": false)";
+  EXPECT_FALSE(tied("", ""));
+  EXPECT_TRUE(tied("", on));
+  EXPECT_TRUE(tied(on + ", ", off));
+  EXPECT_FALSE(tied(off + ", ", on));
 }
 
 TEST(Description, SaysWhyRowsAreTrainedWhole) {

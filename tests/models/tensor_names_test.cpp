@@ -107,6 +107,33 @@ TEST(TensorNames, ANameInBothSpellingsIsSurplus) {
   EXPECT_THAT(mismatch(config, file), HasSubstr("surplus (1): wpe.weight"));
 }
 
+ModelConfig latent_config(int blocks) {
+  return parse_config(fmt::format(R"({{"model_type": "deepseek_v3", "vocab_size": 61,
+      "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": {0},
+      "first_k_dense_replace": {0}, "num_attention_heads": 2, "num_key_value_heads": 2}})",
+                                  blocks),
+                      "config.json");
+}
+
+TEST(TensorNames, BlocksThatPredictMoreTokensAreNotTheModels) {
+  const ModelConfig config = latent_config(2);
+  std::vector<TensorShape> file = describe(config).tensors();
+  const std::size_t own = file.size();
+  for (const char* block : {"2", "61"}) {
+    file.push_back({fmt::format("model.layers.{}.eh_proj.weight", block), {8, 16}});
+    EXPECT_TRUE(is_carried(file_names(config), file.back().name));
+  }
+  EXPECT_EQ(match_tensors(config, file, "f").size(), own);
+  file.push_back({"model.layers.3.eh_proj.weight", {8, 16}});
+  EXPECT_THAT(mismatch(config, file), HasSubstr("surplus (1): model.layers.3.eh_proj.weight"));
+}
+
+TEST(TensorNames, DeepModelHasTheBlockThatOthersPredictWith) {
+  const ModelConfig config = latent_config(62);
+  EXPECT_FALSE(is_carried(file_names(config), "model.layers.61.input_layernorm.weight"));
+  EXPECT_EQ(mismatch(config, describe(config).tensors()), "nothing was refused");
+}
+
 TEST(TensorNames, ABiasThatIsAWeightIsNotTakenForABuffer) {
   const ModelConfig config = tiny_config();
   std::vector<TensorShape> file = describe(config).tensors();

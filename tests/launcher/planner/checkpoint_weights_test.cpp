@@ -144,5 +144,23 @@ TEST(CheckpointWeights, RefuseFrozenTensorsThatHaveChanged) {
   }
 }
 
+TEST(ModelWeights, RefuseTiedProjectionThatDiffersInOneRow) {
+  const ScratchDirectory folder;
+  const at::Tensor table = at::arange(1500 * 4).view({1500, 4}).to(at::kFloat);
+  const at::Tensor projection = table.clone();
+  recipe::Recipe::Model source;
+  source.path = folder.path();
+  const auto refusal = [&] {
+    tensors::write_safetensors(
+        folder / "model.safetensors",
+        std::vector<tensors::NamedTensor>{{"lm_head.weight", projection},
+                                          {"transformer.wte.weight", table}});
+    return refusal_of<base::UserError>([&] { check_tied_projection(source, tiny_config(false)); });
+  };
+  EXPECT_EQ(refusal(), "nothing was refused");
+  projection[1499][0] = -1;
+  EXPECT_THAT(refusal(), HasSubstr("lm_head.weight is another matrix than transformer.wte.weight"));
+}
+
 }  // namespace
 }  // namespace strait::planner
