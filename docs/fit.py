@@ -31,9 +31,9 @@ For your model and line, or your hosts:
 """
 READING = """## How to read the tables
 
-A cell is tokens a second over {} Mbit/s. **r**: recompute; **o**: the optimizer is off-loaded;
-**d**: to the disk; **b**, **8**: moments in bfloat16, int8; –: it does not fit. The last column is the Mbit/s from
-which two hosts are faster than one.
+A cell is tokens a second over {} Mbit/s. **r**: recompute; **a**: activations,
+**o**: the optimizer in host memory; **d**: on the disk; **b**, **8**: moments in bfloat16, int8; –: it does not fit.
+The last column is the Mbit/s from which two hosts are faster than one.
 """
 
 
@@ -47,7 +47,7 @@ def plan_of(row, hosts, line=None):
 
 
 def marks_of(plan):
-    return ("r" * (plan["recompute"] == "layer") + {"none": "", "optimizer": "o", "disk": "d"}[plan["offload"]]
+    return ({"none": "", "layer": "r", "offload": "a"}[plan["recompute"]] + {"none": "", "optimizer": "o", "disk": "d"}[plan["offload"]]
             + {"float32": "", "bfloat16": "b", "int8": "8"}[plan["moments"]])
 
 

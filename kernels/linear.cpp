@@ -61,15 +61,16 @@ at::Tensor product(const at::Tensor& input, const Weight& weight,
 void add_gradients(const at::Tensor& slope, const at::Tensor& input, const at::Tensor& weight,
                    const at::Tensor& bias, bool input_first) {
   if (weight.requires_grad()) {
-    const auto add = [slope = slope.detach(), input = input.detach(), weight, input_first] {
-      at::Tensor& sum = leaf_gradient(weight);
+    const at::Tensor parameter = parameter_of(weight);
+    const auto add = [slope = slope.detach(), input = input.detach(), parameter, input_first] {
+      at::Tensor& sum = leaf_gradient(parameter);
       if (input_first) {
         add_product(sum, input.t(), slope);
       } else {
         add_product(sum, slope.t(), input);
       }
     };
-    add_now_or_later({{weight}, add});
+    add_now_or_later({{parameter}, add});
   }
   if (bias.defined() && bias.requires_grad()) {
     leaf_gradient(bias).add_(slope.sum(0));
@@ -127,8 +128,8 @@ struct AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& low_input = saved[0];
     const Weight weight = saved_weight(*context, saved[1]);
-    const at::Tensor& down = saved[2];
-    const at::Tensor& up = saved[3];
+    const at::Tensor down = parameter_of(saved[2]);
+    const at::Tensor up = parameter_of(saved[3]);
     const at::Tensor& inner = saved[4];
     const double scale = context->saved_data["scale"].toDouble();
     const at::Tensor& slope = gradients[0];

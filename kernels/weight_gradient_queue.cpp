@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/headeronly/version.h>
 
@@ -23,15 +24,22 @@ void add_and_announce(const GradientAddition& addition) {
 
 }  // namespace
 
+at::Tensor parameter_of(const at::Tensor& leaf) {
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(leaf);
+  const auto* const own = dynamic_cast<const torch::autograd::AccumulateGrad*>(accumulator.get());
+  return own == nullptr ? leaf : own->variable;
+}
+
 at::Tensor& leaf_gradient(const at::Tensor& leaf) {
-  at::Tensor& gradient = leaf.mutable_grad();
+  at::Tensor& gradient = parameter_of(leaf).mutable_grad();
   if (!gradient.defined()) gradient = at::zeros_like(leaf).detach();
   return gradient;
 }
 
 void announce_leaf_gradient(const at::Tensor& leaf) {
-  const auto& hook = torch::autograd::impl::post_acc_grad_hooks(leaf);
-  if (hook != nullptr) (*hook)(leaf);
+  const at::Tensor parameter = parameter_of(leaf);
+  const auto& hook = torch::autograd::impl::post_acc_grad_hooks(parameter);
+  if (hook != nullptr) (*hook)(parameter);
 }
 
 void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,

@@ -12,6 +12,10 @@ namespace strait::kernels {
 // For backward functions that add a parameter's gradient in place instead of returning it, so that
 // no temporary of a large parameter's size exists for every micro-batch.
 
+// The parameter itself. A leaf that autograd saved while hooks were set for saved tensors comes
+// back as another variable, which knows the parameter as long as its graph lives.
+at::Tensor parameter_of(const at::Tensor& leaf);
+
 // The gradient of `leaf`, made of zeros if there is none. It may be wider than the leaf: float32
 // for a bfloat16 parameter.
 at::Tensor& leaf_gradient(const at::Tensor& leaf);

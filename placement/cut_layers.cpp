@@ -128,7 +128,7 @@ Passed fastest_pass(const LayerSums& sums, const Bounds& bounds, double limit) {
 
 }  // namespace
 
-LayerSums::LayerSums(const Problem& problem) {
+LayerSums::LayerSums(const Problem& problem) : most_held_(problem.most_held) {
   const auto add = [](std::vector<double>& sums, double value) {
     sums.push_back(sums.back() + value);
   };

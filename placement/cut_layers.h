@@ -14,13 +14,14 @@ class LayerSums {
   double updated(const LayerSpan& span) const { return difference(updated_, span); }
   double memory_bytes(const LayerSpan& span, std::int64_t held_micro_batches) const {
     return difference(state_, span) +
-           static_cast<double>(held_micro_batches) * difference(saved_, span);
+           static_cast<double>(std::min(held_micro_batches, most_held_)) * difference(saved_, span);
   }
 
  private:
   static double difference(const std::vector<double>& sums, const LayerSpan& span) {
     return sums[static_cast<std::size_t>(span.second)] - sums[static_cast<std::size_t>(span.first)];
   }
+  std::int64_t most_held_;
   std::vector<double> flops_{0};
   std::vector<double> state_{0};
   std::vector<double> saved_{0};

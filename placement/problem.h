@@ -46,13 +46,15 @@ struct Problem {
   std::vector<Device> devices;
   std::vector<Path> paths;  // hosts x hosts, by sender, then receiver
   std::vector<Layer> layers;
-  double forward_bytes = 0;                    // of a micro-batch over a boundary between stages
-  double backward_bytes = 0;                   // its gradient
-  bool duplex = true;                          // a path carries both directions at the same time
-  bool sync_overlaps = false;                  // compute hides the rounds of replicas
-  double rounds = 1;                           // of replicas in a step; below 1: not in each
-  bool agrees_each_step = true;                // replicas wait for one message of all others
-  std::int64_t micro_batches = 1;              // of a step, all replicas together
+  double forward_bytes = 0;        // of a micro-batch over a boundary between stages
+  double backward_bytes = 0;       // its gradient
+  bool duplex = true;              // a path carries both directions at the same time
+  bool sync_overlaps = false;      // compute hides the rounds of replicas
+  double rounds = 1;               // of replicas in a step; below 1: not in each
+  bool agrees_each_step = true;    // replicas wait for one message of all others
+  std::int64_t micro_batches = 1;  // of a step, all replicas together
+  // Micro-batches whose saved bytes a device holds at the most.
+  std::int64_t most_held = std::numeric_limits<std::int64_t>::max();
   std::optional<int> stages = std::nullopt;    // absent: chosen
   std::optional<int> replicas = std::nullopt;  // absent: chosen
 

@@ -44,18 +44,28 @@ ActionList sliced(const ActionList& list, int slices) {
   return result;
 }
 
-std::int64_t most_held(const ActionList& list, std::span<const PassBytes> bytes) {
+int most_waiting(const ActionList& list, ChunkIndex chunk) {
+  std::vector<PassBytes> one(static_cast<std::size_t>(number(chunk)) + 1);
+  one.back().forward = 1;
+  ActionList own;
+  std::ranges::copy_if(list, std::back_inserter(own),
+                       [&](const Action& action) { return action.chunk == chunk; });
+  return static_cast<int>(most_held(own, one));
+}
+
+std::int64_t most_held(const ActionList& list, std::span<const PassBytes> bytes, int most_waiting) {
   std::vector<bool> splits;
   for (std::size_t c = 0; c < bytes.size(); ++c) {
     splits.push_back(splits_backward(list, static_cast<ChunkIndex>(c)));
   }
+  std::vector<int> waiting(bytes.size());
   std::int64_t held = 0;
   std::int64_t most = 0;
   for (const Action& action : list) {
     const auto chunk = static_cast<std::size_t>(number(action.chunk));
     const PassBytes& pass = bytes[chunk];
-    if (action.work == Work::forward) held += pass.forward;
-    if (action.work == Work::backward) held -= pass.forward;
+    if (action.work == Work::forward && ++waiting[chunk] <= most_waiting) held += pass.forward;
+    if (action.work == Work::backward && waiting[chunk]-- <= most_waiting) held -= pass.forward;
     if (action.work == Work::backward && splits[chunk]) held += pass.weight_gradient;
     if (action.work == Work::weight_gradient) held -= pass.weight_gradient;
     most = std::max(most, held);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,13 +45,18 @@ bool splits_backward(const ActionList& list, ChunkIndex chunk);
 // opposite order, because a key's gradient comes from the tokens after it.
 ActionList sliced(const ActionList& list, int slices);
 
+// The largest number of passes of a chunk that wait for their backwards at once.
+int most_waiting(const ActionList& list, ChunkIndex chunk);
+
 // Bytes that a pass of one micro-batch through a chunk holds.
 struct PassBytes {
   std::int64_t forward = 0;          // from its forward to its backward
   std::int64_t weight_gradient = 0;  // from a split backward to its weight gradient
 };
 
-// The largest number of bytes that a stage holds at once; `bytes` by chunk.
-std::int64_t most_held(const ActionList& list, std::span<const PassBytes> bytes);
+// The largest number of bytes that a stage holds at once; `bytes` by chunk. Of the passes of a
+// chunk that wait for their backwards at most `most_waiting` count: the others are elsewhere.
+std::int64_t most_held(const ActionList& list, std::span<const PassBytes> bytes,
+                       int most_waiting = std::numeric_limits<int>::max());
 
 }  // namespace strait::schedules

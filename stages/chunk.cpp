@@ -112,6 +112,13 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
   const bool held = rows_that_hold(phase, micro_batch) != nullptr;
   const bool keeps_rows =
       options_.frozen_rows != nullptr && phase.training && has_first_trained_layer();
+  ActivationOffload* const offload = options_.offload;
+  std::optional<ActivationOffload::Recording> recording;
+  // The first one that waits is the next one whose backward runs.
+  if (keeps && offload != nullptr && !kept_.empty()) {
+    kept.offloaded = std::make_unique<ActivationOffload::Pass>();
+    recording.emplace(*offload, *kept.offloaded);
+  }
   at::Tensor values = input.values;
   for (const Segment& segment : segments()) {
     if (held && !has_backward(segment)) {
@@ -128,6 +135,9 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
     values = run(segment, values, counted);
     if (!options_.recompute) kept.outputs.push_back(has_backward(segment) ? values : at::Tensor());
   }
+  recording.reset();
+  if (offload != nullptr) offload->settle();
+  if (kept.offloaded != nullptr) offload->leave(*kept.offloaded);
   if (keeps) {
     // A second forward would overwrite activations that a backward still needs.
     const bool fresh = kept_.emplace(micro_batch, std::move(kept)).second;
@@ -144,6 +154,11 @@ at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
   TORCH_INTERNAL_ASSERT(!found.empty(), "micro-batch ", number(micro_batch),
                         " has a backward without a forward");
   Kept& kept = found.mapped();
+  ActivationOffload* const offload = options_.offload;
+  if (kept.offloaded != nullptr) offload->arrive(*kept.offloaded);
+  if (!kept_.empty() && kept_.begin()->second.offloaded != nullptr) {
+    offload->come_back(*kept_.begin()->second.offloaded);
+  }
   const BackwardOnThisThread here;
   std::optional<kernels::QueueWeightGradients> queueing;
   if (options_.splits_backward) queueing.emplace(queues_[micro_batch]);
@@ -161,6 +176,7 @@ at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
     backward(parts[i], kept.pass, std::move(output), std::move(gradient));
     gradient = input.grad();
   }
+  if (offload != nullptr) offload->settle();
   if (kept.pass.slice.index == 0) sliced_.erase(number(micro_batch) / options_.slices);
   return gradient;
 }

@@ -4,6 +4,7 @@
 #include "models/expert_load.h"
 #include "models/model.h"
 #include "models/slice_keys.h"
+#include "stages/activation_offload.h"
 #include "stages/frozen_rows.h"
 #include "stages/ports.h"
 
@@ -15,10 +16,11 @@ struct ChunkOptions {
   bool recompute = false;        // keep only the inputs of layers, and repeat forwards in backwards
   int first_trained_layer = 0;   // no layer before it has a backward
   bool splits_backward = false;  // weight_gradients() is called after every backward()
-  std::int64_t micro_batches = 1;     // of a step, over all replicas
-  int slices = 1;                     // of each in training, numbered as in schedules::sliced()
-  double noise = 0;                   // Pass::noise in training
-  FrozenRows* frozen_rows = nullptr;  // of the stage; null: every row is computed anew
+  std::int64_t micro_batches = 1;        // of a step, over all replicas
+  int slices = 1;                        // of each in training, numbered as in schedules::sliced()
+  double noise = 0;                      // Pass::noise in training
+  FrozenRows* frozen_rows = nullptr;     // of the stage; null: every row is computed anew
+  ActivationOffload* offload = nullptr;  // of the stage; null: activations stay on the device
 };
 
 // Consecutive layers, and what their forwards keep for their backwards. Independent of the ports.
@@ -62,6 +64,7 @@ class Chunk {
     models::Pass pass;
     std::vector<at::Tensor> inputs;   // one per segment
     std::vector<at::Tensor> outputs;  // one per segment; empty when recomputing
+    std::unique_ptr<ActivationOffload::Pass> offloaded = {};  // null: it stays on the device
   };
 
   // What later slices of a micro-batch need of earlier ones.

@@ -51,7 +51,10 @@ Stage::Stage(const StageOptions& options)
       description_(models::describe(options.model)),
       first_trained_layer_(description_.first_trained_layer()),
       frozen_rows_(make_frozen_rows(options)),
-      slots_(make_slots(options, first_trained_layer_, frozen_rows_.get())),
+      offload_(options.offload_from && !options.device.is_cpu()
+                   ? std::make_unique<ActivationOffload>(options.device, *options.offload_from)
+                   : nullptr),
+      slots_(make_slots(options, first_trained_layer_, frozen_rows_.get(), offload_.get())),
       tied_(share_tied(slots_)),
       parameters_(own_parameters(true)),
       frozen_(own_parameters(false)),
@@ -74,7 +77,7 @@ Stage::Stage(const StageOptions& options)
 }
 
 std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_trained_layer,
-                                         FrozenRows* frozen_rows) {
+                                         FrozenRows* frozen_rows, ActivationOffload* offload) {
   ChunkOptions chunk;
   chunk.seed = options.seed;
   chunk.first_micro_batch = static_cast<std::int32_t>(micro_batches_before(options.batch));
@@ -88,6 +91,9 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
   for (const ChunkPlan& plan : options.chunks) {
     const auto index = static_cast<ChunkIndex>(slots.size());
     chunk.splits_backward = schedules::splits_backward(options.training, index);
+    // Otherwise all passes would be on the device all the same.
+    const int waiting = schedules::most_waiting(options.training, index);
+    chunk.offload = waiting > ActivationOffload::kPassesOnDevice ? offload : nullptr;
     ChunkSlot& slot = slots.emplace_back();
     slot.model = models::make_model(options.model, plan.layers, options.dtype, options.device);
     slot.chunk = std::make_unique<Chunk>(*slot.model, chunk);

@@ -89,7 +89,7 @@ class Stage {
 
  private:
   static std::vector<ChunkSlot> make_slots(const StageOptions& options, int first_trained_layer,
-                                           FrozenRows* frozen_rows);
+                                           FrozenRows* frozen_rows, ActivationOffload* offload);
   static models::TiedWeight share_tied(const std::vector<ChunkSlot>& slots);
   std::unique_ptr<Boundary> make_boundary(const ChunkPlan& chunk, BoundarySide side) const;
   std::vector<Boundary*> boundaries() const;  // connected ones, by slot, upper first
@@ -118,7 +118,8 @@ class Stage {
   const std::shared_ptr<tensors::SnapshotMemory> snapshot_memory_;
   const models::ModelDescription description_;
   const int first_trained_layer_;
-  const std::unique_ptr<FrozenRows> frozen_rows_;  // null: every row is computed anew
+  const std::unique_ptr<FrozenRows> frozen_rows_;     // null: every row is computed anew
+  const std::unique_ptr<ActivationOffload> offload_;  // null: activations stay where they are
   std::vector<ChunkSlot> slots_;
   models::TiedWeight tied_;                    // empty: there is none, or it is frozen
   std::vector<models::Parameter> parameters_;  // trained

@@ -41,6 +41,9 @@ struct StageOptions {
   at::Device device = at::kCPU;
   std::uint64_t seed = 0;
   bool recompute = false;
+  // Activations of waiting micro-batches on a device, from this number of bytes on, are in host
+  // memory. Absent: they stay on the device.
+  std::optional<std::int64_t> offload_from = {};
   double clip = 1.0;
   double noise = 0;  // Pass::noise in training
   PreferenceOptions preference;

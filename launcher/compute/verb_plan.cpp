@@ -108,8 +108,8 @@ base::ExitCode show_fit(const cli::RunOptions& options, std::optional<double> me
   std::cout << planner::fit_text(planner::fit_rows(models, {line}))
             << fmt::format(
                    "Tokens a second by assumed speeds; hosts with a GPU each, and {:g} Mbit/s.\n"
-                   "-: does not fit. The plan takes r: recompute, o: off-load, b or 8: moments in "
-                   "bfloat16 or int8.\n"
+                   "-: does not fit. The plan takes r: recompute, a: activations in host memory, "
+                   "o: off-load, b or 8: moments in bfloat16 or int8.\n"
                    "2 beat 1: the Mbit/s from which two hosts are faster than one.\n",
                    line);
   return base::ExitCode::done;

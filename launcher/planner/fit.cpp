@@ -179,6 +179,7 @@ std::string fit_cell(const FitRow& row, int hosts) {
   if (found == row.plans.end()) return "-";
   std::string marks;
   if (found->recompute == recipe::Recompute::layer) marks += 'r';
+  if (found->recompute == recipe::Recompute::offload) marks += 'a';
   if (found->offload == recipe::Offload::optimizer) marks += 'o';
   if (found->offload == recipe::Offload::disk) marks += 'd';
   if (found->moments == recipe::Moments::bfloat16) marks += 'b';

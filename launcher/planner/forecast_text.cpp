@@ -11,6 +11,12 @@
 
 namespace strait::planner {
 
+double one_digit(double value) {
+  if (value <= 0 || !std::isfinite(value)) return value;
+  const double digit = std::pow(10, std::floor(std::log10(value)));
+  return std::round(value / digit) * digit;
+}
+
 std::string text_of_seconds(double seconds) {
   constexpr double kMinute = 60;
   constexpr double kHour = 60 * kMinute;
@@ -29,12 +35,6 @@ std::string some_of(const std::vector<std::string>& words) {
   if (words.size() <= kShown) return fmt::format("{}", fmt::join(words, ", "));
   const std::vector<std::string> first(words.begin(), words.begin() + kShown);
   return fmt::format("{} and {} more", fmt::join(first, ", "), words.size() - kShown);
-}
-
-double one_digit(double value) {
-  if (value <= 0 || !std::isfinite(value)) return value;
-  const double digit = std::pow(10, std::floor(std::log10(value)));
-  return std::round(value / digit) * digit;
 }
 
 std::string text_of_speed(double flops_per_second) {
@@ -198,38 +198,6 @@ std::string text_of_use(const plan::Plan& plan, const RunForecast& run) {
   return parts.empty() ? "" : fmt::format("  {}\n", fmt::join(parts, "; "));
 }
 
-// "  the CPU of a makes its off-loaded update in 3 s (...), and 0.9 s of transfers (...)", and
-// what the disk of a takes for it. No speed of these is measured.
-std::string text_of_offload(const plan::Plan& plan) {
-  if (plan.processes.empty()) return "";
-  const auto bytes = [](const auto& one) { return one.offloaded_bytes + one.disk_bytes; };
-  const plan::Plan::Process& most = *std::ranges::max_element(plan.processes, {}, bytes);
-  if (bytes(most) == 0) return "";
-  std::string text;
-  if (plan::computes_on_gpus(plan, most.host_index)) {
-    const StateBytes state = state_bytes(plan.recipe, true);
-    const OffloadSeconds seconds =
-        offload_seconds(plan.recipe, bytes(most) / (state.offloaded + state.on_disk));
-    text = fmt::format(
-        "  the CPU of {} makes its off-loaded update in {} (assumed {:.3g} GB/s of memory), and {} "
-        "of transfers at the same time (assumed {:.3g} GB/s over PCIe)\n",
-        most.host, text_of_seconds(one_digit(seconds.update)),
-        plan::kAssumedMemoryBytesPerSecond / 1e9, text_of_seconds(one_digit(seconds.transfer)),
-        plan::kAssumedPcieBytesPerSecond / 1e9);
-  }
-  // All processes of a host make their updates at the same time.
-  std::map<std::string, std::int64_t> on_disk;
-  for (const plan::Plan::Process& one : plan.processes) on_disk[one.host] += one.disk_bytes;
-  const auto& [host, taken] =
-      *std::ranges::max_element(on_disk, {}, &std::pair<const std::string, std::int64_t>::second);
-  if (taken == 0) return text;
-  return text + fmt::format(
-                    "  the disk of {} is read and written for {} in each update, as far as its "
-                    "memory cannot hold {} (assumed {:.3g} GB/s)\n",
-                    host, text_of_seconds(one_digit(disk_seconds(taken))), base::byte_text(taken),
-                    plan::kAssumedDiskBytesPerSecond / 1e9);
-}
-
 std::string text_of_forecast(const plan::Plan& plan) {
   const RunForecast run = forecast_run(plan);
   const bool one_epoch = plan.epoch_steps > 0 && plan.steps <= plan.epoch_steps;
@@ -250,7 +218,7 @@ std::string text_of_forecast(const plan::Plan& plan) {
     text += fmt::format(", {} of it for {}", seconds(run.evaluation_seconds),
                         base::counted(run.evaluations, "evaluation"));
   }
-  return text + "\n" + text_of_rows(plan) + text_of_use(plan, run) + text_of_offload(plan) +
+  return text + "\n" + text_of_rows(plan) + text_of_use(plan, run) + offload_text(plan) +
          text_of_shipping(plan, run) + text_of_assumed_lines(plan) +
          text_of_slowed_measurements(plan);
 }

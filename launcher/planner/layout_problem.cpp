@@ -8,6 +8,7 @@
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/recipe/speeds.h"
 #include "placement/problem.h"
+#include "stages/activation_offload.h"
 #include "stages/stage_layout.h"
 
 namespace strait::planner {
@@ -142,6 +143,9 @@ placement::Problem layout_problem(const plan::Plan& plan, const PipelineQuestion
   const bool repeats = plan.steps > plan.epoch_steps;
   problem.forward_bytes = repeats ? bytes.known_forward : bytes.first_forward;
   problem.backward_bytes = bytes.backward;
+  if (question.recompute == recipe::Recompute::offload) {
+    problem.most_held = stages::ActivationOffload::kPassesOnDevice;
+  }
   if (!recipe.pipeline.choose_stages) problem.stages = static_cast<int>(recipe.pipeline.stages);
   if (!recipe.pipeline.choose_replicas) {
     problem.replicas = static_cast<int>(recipe.pipeline.replicas);

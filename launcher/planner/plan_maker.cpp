@@ -156,7 +156,7 @@ std::vector<PipelineQuestion> questions_of(const plan::Plan& plan, const Pipelin
   recipe::Recipe::Model other = plan.recipe.model;
   other.recompute = recipe::Recompute::layer;
   const std::int64_t bytes = recompute_layers(other, recomputing);
-  return memory_questions(plan.recipe, plain,
+  return memory_questions(plan, plain,
                           {recomputing, plain.train, bytes, plain.before, other.recompute});
 }
 

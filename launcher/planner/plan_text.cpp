@@ -134,7 +134,7 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   add("parameters", ColumnKind::number,
       [](const Process& one) { return human_count(one.parameters); });
   add_bytes("state", [](const Process& one) { return one.state_bytes; });
-  const auto offloaded = [](const Process& one) { return one.offloaded_bytes; };
+  const auto offloaded = [](const Process& one) { return one.offloaded_bytes + one.waiting_bytes; };
   if (std::ranges::any_of(plan.processes, [&](const auto& one) { return offloaded(one) > 0; })) {
     add_bytes("off-loaded", offloaded);
   }

@@ -24,6 +24,13 @@ std::string text_of_seconds(double seconds);
 std::string forecast_seconds(const plan::Plan& plan, double seconds);
 std::string forecast_number(const plan::Plan& plan, double number);
 
+// An assumed figure.
+double one_digit(double value);
+
+// What is off-loaded, to where, and the seconds that it takes; no speed of these is measured.
+// Empty: nothing is.
+std::string offload_text(const plan::Plan& plan);
+
 // Its last lines: how long a step and all steps take, and with which speeds.
 std::string forecast_text(const plan::Plan& plan);
 

@@ -10,6 +10,7 @@
 #include "launcher/recipe/placement.h"
 #include "launcher/recipe/speeds.h"
 #include "schedules/choose_depth.h"
+#include "stages/activation_offload.h"
 #include "stages/partition.h"
 
 namespace strait::planner {
@@ -58,10 +59,13 @@ std::vector<int> in_flight(const recipe::Recipe& recipe, std::int64_t micro_batc
   const schedules::Schedule& schedule = plan_schedule(recipe, micro_batches);
   const schedules::PipelineShape shape =
       shape_of(recipe, micro_batches, recipe.pipeline.depth.value_or(0));
+  constexpr int kMost = stages::ActivationOffload::kPassesOnDevice;
+  const bool offloads = recipe.model.recompute == recipe::Recompute::offload;
   std::vector<int> by_stage;
   by_stage.reserve(static_cast<std::size_t>(shape.stages));
   for (int s = 0; s < shape.stages; ++s) {
-    by_stage.push_back(schedule.most_in_flight(shape, StageIndex{s}));
+    const int all = schedule.most_in_flight(shape, StageIndex{s});
+    by_stage.push_back(offloads ? std::min(all, kMost * shape.chunks) : all);
   }
   return by_stage;
 }

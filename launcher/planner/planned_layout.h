@@ -62,8 +62,8 @@ std::string plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> ques
 // What the search for a layout is asked. `plan` has its hosts and speeds.
 placement::Problem layout_problem(const plan::Plan& plan, const PipelineQuestion& question);
 
-// `plain` and `recomputing` with all that the recipe lets the plan take, for plan_layout().
-std::vector<PipelineQuestion> memory_questions(const recipe::Recipe& recipe,
+// `plain` and `recomputing` with all that the recipe of `plan` lets it take, for plan_layout().
+std::vector<PipelineQuestion> memory_questions(const plan::Plan& plan,
                                                const PipelineQuestion& plain,
                                                const PipelineQuestion& recomputing);
 

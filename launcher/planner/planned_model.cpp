@@ -221,7 +221,7 @@ std::int64_t value_bytes(const recipe::Recipe::Model& model) {
 
 std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
                               models::ModelDescription& model) {
-  if (recipe.recompute == recipe::Recompute::none) return 0;
+  if (recipe.recompute != recipe::Recompute::layer) return 0;
   const std::int64_t input = model.hidden * value_bytes(recipe);
   std::int64_t most = 0;
   for (models::LayerCost& layer : model.layers) {

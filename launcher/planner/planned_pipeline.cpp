@@ -3,6 +3,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/planner/host_lines.h"
+#include "launcher/planner/planned_activations.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_frozen_rows.h"
@@ -60,6 +61,7 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     schedules::ChunkCost cost =
         chunk_cost(model, layers, sizes.micro_batch_tokens + pass_tokens, speed);
     const std::size_t process = replica * hosts.size() + i % hosts.size();
+    wait_for_offload(plan, model, layers, sizes.micro_batch_tokens, host, i % hosts.size(), cost);
     cost.update_seconds = update_seconds(plan, host, model, layers,
                                          update_peers(all_hosts, std::ssize(hosts), process));
     return cost;
@@ -143,18 +145,6 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
   if (plan.recipe.model.lora) plan.first_epoch_step_seconds += plan.reference_seconds;
 }
 
-// What a chunk holds of a micro-batch.
-schedules::PassBytes pass_bytes(const plan::Plan& plan, const models::ModelDescription& model,
-                                const models::LayerRange& chunk, std::int64_t tokens) {
-  schedules::PassBytes bytes{.forward = slice_key_bytes(plan, model, chunk).held * tokens};
-  for (int i = chunk.first; i <= chunk.last; ++i) {
-    const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
-    bytes.forward += layer.saved_bytes_per_token * tokens;
-    bytes.weight_gradient += layer.weight_gradient_bytes_per_token * tokens;
-  }
-  return bytes;
-}
-
 plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,
                                  const std::vector<models::LayerRange>& ranges,
                                  net::ProcessName name, std::size_t host, const Sizes& sizes) {
@@ -199,7 +189,9 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.in_flight = schedule.most_in_flight(shape, stage);
   if (has_head) working = std::max(working, model.logits_bytes(pass_tokens));
   working += keys * sizes.micro_batch_tokens;
-  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
+  plan_activations(plan, model, schedule.list(shape, stage), held, sizes.micro_batch_tokens,
+                   process);
+  process.activation_bytes += working;
   const StateBytes bytes = state_bytes(plan.recipe, plan::computes_on_gpus(plan, host));
   // Muon has no second moments. What it computes with fits where activations were.
   const std::int64_t spared = muon_parameters(plan, model, process.chunks) * bytes.moments / 2;

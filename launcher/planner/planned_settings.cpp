@@ -49,10 +49,19 @@ void take(const PipelineQuestion& question, recipe::Recipe& recipe) {
   recipe.train.offload = question.offload;
 }
 
-std::vector<PipelineQuestion> memory_questions(const recipe::Recipe& recipe,
+std::vector<PipelineQuestion> memory_questions(const plan::Plan& plan,
                                                const PipelineQuestion& plain,
                                                const PipelineQuestion& recomputing) {
   using recipe::Moments;
+  const recipe::Recipe& recipe = plan.recipe;
+  PipelineQuestion waiting_in_host_memory = plain;
+  waiting_in_host_memory.recompute = recipe::Recompute::offload;
+  std::vector<const PipelineQuestion*> activations{&plain};
+  if (recipe.model.choose_recompute) {
+    const bool slices = recipe.pipeline.slices.value_or(1) > 1;
+    if (on_gpus(plan) && !slices) activations.push_back(&waiting_in_host_memory);
+    activations.push_back(&recomputing);
+  }
   std::vector<recipe::Offload> offloads{recipe.train.offload};
   if (recipe.train.choose_offload) {
     offloads.insert(offloads.end(), {recipe::Offload::optimizer, recipe::Offload::disk});
@@ -62,8 +71,7 @@ std::vector<PipelineQuestion> memory_questions(const recipe::Recipe& recipe,
   std::vector<PipelineQuestion> questions;
   for (const recipe::Offload offload : offloads) {
     for (const Moments type : moments) {
-      for (const PipelineQuestion* one : {&plain, &recomputing}) {
-        if (one == &recomputing && !recipe.model.choose_recompute) continue;
+      for (const PipelineQuestion* one : activations) {
         PipelineQuestion& question = questions.emplace_back(*one);
         question.moments = type;
         question.offload = offload;

@@ -22,7 +22,8 @@ std::vector<std::int64_t> possible_slices(const recipe::Recipe& recipe,
   constexpr std::int64_t kMostSlices = 16;
   std::vector<std::int64_t> possible{1};
   if (recipe.pipeline.stages == 1 || !model.trains_whole_rows.empty() ||
-      recipe.train.preference.loss != recipe::PreferenceKind::none) {
+      recipe.train.preference.loss != recipe::PreferenceKind::none ||
+      recipe.model.recompute == recipe::Recompute::offload) {
     return possible;
   }
   for (std::int64_t slices = 2; slices <= kMostSlices; slices *= 2) {

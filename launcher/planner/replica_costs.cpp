@@ -1,3 +1,4 @@
+#include "launcher/planner/planned_activations.h"
 #include "launcher/planner/planned_frozen_rows.h"
 #include "launcher/planner/planned_slices.h"
 #include "launcher/planner/step_forecast.h"
@@ -64,10 +65,12 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     costs.chunks.resize(stages * process.chunks.size());
     costs.links.resize(costs.chunks.size() - 1);  // nothing is sent inside a stage
     for (std::size_t c = 0; c < process.chunks.size(); ++c) {
-      costs.chunks[c * stages + process.name.stage] =
-          chunk_cost(model, later_layers(process.chunks[c], model, frozen), computed, compute);
-      costs.chunks[c * stages + process.name.stage].update_seconds = update_seconds(
-          plan, process.host_index, model, process.chunks[c], update_peers(plan, process.name));
+      const models::LayerRange layers = later_layers(process.chunks[c], model, frozen);
+      schedules::ChunkCost& cost = costs.chunks[c * stages + process.name.stage];
+      cost = chunk_cost(model, layers, computed, compute);
+      wait_for_offload(plan, model, layers, tokens, process.host_index, process.name.stage, cost);
+      cost.update_seconds = update_seconds(plan, process.host_index, model, process.chunks[c],
+                                           update_peers(plan, process.name));
     }
   }
   for (const plan::Plan::Link& link : plan.links) {

@@ -155,7 +155,7 @@ void check_host_memory(const Plan& plan) {
     const std::int64_t held = held_bytes(plan, i);
     std::int64_t offloaded = 0;
     for (const Plan::Process& process : plan.processes) {
-      if (process.host_index == i) offloaded += process.offloaded_bytes;
+      if (process.host_index == i) offloaded += process.offloaded_bytes + process.waiting_bytes;
     }
     if (!hosts[i].memory) continue;
     const std::int64_t needed = held + host_memory_needed(plan, i);
@@ -164,10 +164,9 @@ void check_host_memory(const Plan& plan) {
         fmt::format("host {} may use {}, but by the plan it needs {}", hosts[i].name,
                     base::byte_text(*hosts[i].memory), base::byte_text(needed));
     if (held == 0) {
-      const std::string part =
-          offloaded == 0
-              ? ""
-              : fmt::format(", {} of it for its off-loaded optimizer", base::byte_text(offloaded));
+      const std::string part = offloaded == 0 ? ""
+                                              : fmt::format(", {} of it for what is off-loaded",
+                                                            base::byte_text(offloaded));
       throw base::UserError(base::ExitCode::out_of_memory, "{}{}; give it fewer layers{}", start,
                             part, smaller_state(plan.recipe.train));
     }

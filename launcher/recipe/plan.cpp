@@ -63,6 +63,7 @@ void describe(auto& f, fields::Is<Plan::Process> auto& m) {
   f("activation_bytes", m.activation_bytes), f("cache_bytes", m.cache_bytes);
   f("in_flight", m.in_flight), f("saved_bytes", m.saved_bytes), f("sync_bytes", m.sync_bytes);
   f("group", m.group), f("offloaded_bytes", m.offloaded_bytes), f("disk_bytes", m.disk_bytes);
+  f("waiting_bytes", m.waiting_bytes);
 }
 void describe(auto& f, fields::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
@@ -184,8 +185,8 @@ std::int64_t Plan::host_bytes(const Process& process) const {
   const bool exchanged = recipe.pipeline.replicas > 1 && gpu_of(process);
   const bool offloads = process.offloaded_bytes + process.disk_bytes > 0;
   const std::int64_t copies = process.saved_bytes / 3 * (offloads ? 1 : 2);
-  return process.offloaded_bytes + process.cache_bytes + process.sync_bytes +
-         snapshot_bytes(process) + (exchanged ? copies : 0);
+  return process.offloaded_bytes + process.waiting_bytes + process.cache_bytes +
+         process.sync_bytes + snapshot_bytes(process) + (exchanged ? copies : 0);
 }
 
 std::int64_t Plan::index_on_host(const Process& process) const {

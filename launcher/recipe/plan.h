@@ -57,6 +57,7 @@ struct Plan {
     std::int64_t disk_bytes = 0;        // the same in files on the disk
     std::int64_t saved_bytes = 0;       // the part of all three that a checkpoint holds
     std::int64_t activation_bytes = 0;  // peak, kept for backwards and weight gradients
+    std::int64_t waiting_bytes = 0;     // off-loaded activations of waiting micro-batches
     std::int64_t cache_bytes = 0;       // limit of all activation caches in memory
     std::int64_t sync_bytes = 0;        // frames and copies of a sync round, in host memory
     std::int64_t in_flight = 0;         // peak number of micro-batches held, by chunk

@@ -29,7 +29,7 @@ struct Recipe {
     std::string weights_run;                  // a run's directory, or a checkpoint's; weights run
     Dtype dtype = Dtype::float32;             // parameters and arithmetic
     Device device = Device::automatic;        // automatic: cuda where there is one
-    Recompute recompute = Recompute::none;    // layer: keep only the inputs of layers
+    Recompute recompute = Recompute::none;    // of activations; see recipe_keys.cpp
     bool choose_recompute = false;            // "auto": none until the plan has chosen
     std::optional<Lora> lora = std::nullopt;  // absent: full fine-tuning
     std::string adapter;  // a PEFT directory to start from, with its own `lora`; empty: none

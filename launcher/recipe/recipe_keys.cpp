@@ -79,8 +79,9 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
           choice("model.device", at<&R::model, &R::Model::device>(),
                  "auto: a GPU where there is one that this build computes on"),
           or_chosen(choice("model.recompute", at<&R::model, &R::Model::recompute>(),
-                           "layer: keep only the inputs of layers, and recompute the rest; auto: "
-                           "where a step is shorter so"),
+                           "layer: keep only the inputs of layers, and recompute the rest; "
+                           "offload: GPUs keep activations of waiting micro-batches in host "
+                           "memory, and recompute nothing; auto: where a step is shorter so"),
                     at<&R::model, &R::Model::choose_recompute>()),
           text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
                "a PEFT directory to start from"),

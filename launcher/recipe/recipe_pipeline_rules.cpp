@@ -38,6 +38,12 @@ void check_slices(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes)
         fmt::format("pipeline.slices is {} ({}), but data.row is {}; make it a divisor of that",
                     slices, at({"pipeline.slices", "data.row"}), recipe.data.row));
   }
+  if (recipe.model.recompute == Recompute::offload) {
+    mistakes.push_back(fmt::format(
+        "pipeline.slices is {} ({}), but model.recompute is \"offload\", which brings back whole "
+        "micro-batches; leave one of them out",
+        slices, at({"pipeline.slices", "model.recompute"})));
+  }
   if (recipe.train.preference.loss != PreferenceKind::none) {
     mistakes.push_back(
         fmt::format("pipeline.slices is {} ({}), but train.preference.loss is \"{}\", which is of "

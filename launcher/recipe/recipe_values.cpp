@@ -11,7 +11,7 @@ using std::string_view_literals::operator""sv;
 constexpr std::array kWeightsNames = {"load"sv, "random"sv, "run"sv};
 constexpr std::array kDtypeNames = {"float32"sv, "bfloat16"sv};
 constexpr std::array kDeviceNames = {"auto"sv, "cpu"sv, "cuda"sv};
-constexpr std::array kRecomputeNames = {"none"sv, "layer"sv};
+constexpr std::array kRecomputeNames = {"none"sv, "layer"sv, "offload"sv};
 constexpr std::array kQuantizationNames = {"none"sv, "int8"sv, "int4"sv, "nf4"sv};
 constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "plugin"sv};
 constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv, "inverse_sqrt"sv};

@@ -18,7 +18,7 @@ namespace strait::recipe {
 enum class Weights : std::uint8_t { load, random, run };  // run: of another one
 enum class Dtype : std::uint8_t { float32, bfloat16 };
 enum class Device : std::uint8_t { automatic, cpu, cuda };
-enum class Recompute : std::uint8_t { none, layer };
+enum class Recompute : std::uint8_t { none, layer, offload };
 enum class Quantization : std::uint8_t { none, int8, int4, nf4 };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
 enum class DecayKind : std::uint8_t { cosine, linear, constant, inverse_sqrt };

@@ -146,6 +146,9 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.device = device;
   options.seed = static_cast<std::uint64_t>(recipe.seed);
   options.recompute = recipe.model.recompute == recipe::Recompute::layer;
+  if (recipe.model.recompute == recipe::Recompute::offload) {
+    options.offload_from = stages::ActivationOffload::kSmallest;
+  }
   options.clip = recipe.train.clip;
   options.noise = recipe.train.neftune;
   options.preference = preference(recipe.train.preference);

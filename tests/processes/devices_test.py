@@ -63,6 +63,14 @@ class Devices(runs.RunCase):
             self.resumed(run, "--set", f"train.offload={other}")
             self.assert_same_bits(expected, (run.curve(), run.state(4)))
 
+    def test_activations_in_host_memory_have_the_bits_of_those_on_the_device(self):
+        # Eight micro-batches wait in both stages. Logits, at least, are large enough to move.
+        device = {"plugins": [str(DEVICE)], "pipeline.schedule": "gpipe", "data.row": 64, "train.batch": 16,
+                  "train.micro_batch": 2}
+        plain = self.train("plain", device)
+        waiting = self.train("waiting", {**device, "model.recompute": "offload"})
+        self.assert_same_bits((plain.curve(), plain.state(4)), (waiting.curve(), waiting.state(4)))
+
     @contextlib.contextmanager
     def nvidia_driver(self):
         """A driver of two GPUs, of which the second has no sensors, for the processes started here."""

@@ -437,6 +437,18 @@ TEST(Simulate, MemoryIsThatOfTheChunksThatAreHeld) {
       << "all of the first chunk, and one of the second before its backward";
 }
 
+TEST(MostHeld, CountsOnlyTheWaitingPassesThatAreHere) {
+  const PipelineShape shape{4, 16, 0, 1};
+  const ActionList gpipe = schedule_named("gpipe").list(shape, StageIndex{0});
+  const ActionList split = schedule_named("zero_bubble").list(shape, StageIndex{0});
+  const std::vector<PassBytes> bytes{{10, 3}};
+  EXPECT_EQ(most_held(gpipe, bytes), 160);
+  EXPECT_EQ(most_held(gpipe, bytes, 3), 30);
+  EXPECT_EQ(most_held(gpipe, bytes, 16), 160);
+  EXPECT_LT(most_held(split, bytes, 2), most_held(split, bytes));
+  EXPECT_GT(most_held(split, bytes, 2), 20);  // weight gradients wait here
+}
+
 TEST(Simulate, DeadlockNamesEveryBlockedStage) {
   // Stage 0 wants its first gradient before it sends the second forward; stage 1 wants both first.
   const std::vector<ActionList> lists = {{forward(0), backward(0), forward(1), backward(1)},

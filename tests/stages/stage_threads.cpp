@@ -311,6 +311,7 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.adamw.moments = settings.moments;
   options.muon = settings.muon;
   options.recompute = settings.recompute;
+  if (settings.offload_activations) options.offload_from = 1;
   options.clip = settings.clip;
   options.preference = settings.preference;
   options.batch.preferences = settings.preference.loss != PreferenceLoss::none;

@@ -38,8 +38,9 @@ struct RunSettings {
   bool llama = false;  // instead of a GPT-2
   bool recompute = false;
   bool bfloat16 = false;
-  bool offload = false;  // the optimizer's state
-  bool on_disk = false;  // the same, in files
+  bool offload = false;              // the optimizer's state
+  bool on_disk = false;              // the same, in files
+  bool offload_activations = false;  // all of at least a byte
   bool muon = false;
   MomentType moments = MomentType::float32;
   std::shared_ptr<const models::Lora> lora;  // null: all weights are trained

@@ -638,6 +638,8 @@ TEST(RecipeReader, SlicesDivideRowsThatAreNotPreferences) {
               HasSubstr("but data.row is 64; make it a divisor of that"));
   EXPECT_THAT(mistake(kLeast, {"pipeline.slices=2", "train.preference.loss=orpo"}),
               HasSubstr("which is of whole answers"));
+  EXPECT_THAT(mistake(kLeast, {"pipeline.slices=2", "model.recompute=offload"}),
+              HasSubstr("which brings back whole micro-batches"));
 }
 
 TEST(RecipeReader, ReadsListsOfDataFiles) {
