@@ -220,6 +220,7 @@ ModelDescription describe_decoder(const ModelConfig& whole, const CostQuestion& 
     description.layers.push_back(block_cost(index, whole, question));
   }
   description.layers.push_back(head_cost(config, question));
+  description.trains_whole_rows.clear();
   if (std::ranges::count(config.recurrent_blocks, true) > 0) {
     description.trains_whole_rows = "its recurrent blocks keep a state along a row";
   } else if (config.experts.balance > 0) {

@@ -136,23 +136,28 @@ at::Tensor ExpertMlp::experts_of(const at::Tensor& tokens, const at::Tensor& wei
 
 at::Tensor ExpertMlp::balance(const at::Tensor& scores, const std::vector<std::int64_t>& counts,
                               const Pass& pass) const {
-  const auto tokens = static_cast<double>(scores.size(0));
+  const std::int64_t tokens = scores.size(0);
   if (pass.load == nullptr && (options_.balance == 0 || !pass.training)) return scores;
   if (tokens == 0) return scores;
-  const at::Tensor rows = kernels::on_device(at::tensor(counts, at::kFloat), scores.device());
   // The derivative of the loss by each of a token's probabilities.
-  const auto blocks = static_cast<double>(options_.blocks);
-  const at::Tensor slope = rows * (static_cast<double>(options_.count) / (tokens * tokens) /
-                                   blocks * pass.balance_share);
+  const auto slope_of = [&](const std::vector<std::int64_t>& rows, std::int64_t of_tokens) {
+    const auto all = static_cast<double>(of_tokens);
+    return kernels::on_device(at::tensor(rows, at::kFloat), scores.device()) *
+           (static_cast<double>(options_.count) / (all * all) /
+            static_cast<double>(options_.blocks) * pass.balance_share);
+  };
   if (pass.load != nullptr) {
     at::Tensor shares = scores.detach();
     if (options_.sigmoid) shares = shares / shares.sum(1, /*keepdim=*/true).add(kLeastSum);
-    pass.load->add(layer_, counts, shares.sum(0).dot(slope));
+    pass.load->add(layer_, {counts, shares.sum(0), tokens, {}}, pass.slice.index > 0,
+                   [&](const ExpertLoad::Part& part) {
+                     return part.shares.dot(slope_of(part.counts, part.tokens));
+                   });
   }
   if (options_.balance == 0 || !pass.training) return scores;
   // The loss of balance is linear in the probabilities once the counts are fixed, so its gradient
   // is added here and no loss has to reach the last stage.
-  return kernels::with_slope(scores, slope * options_.balance);
+  return kernels::with_slope(scores, slope_of(counts, tokens) * options_.balance);
 }
 
 }  // namespace strait::models

@@ -72,8 +72,11 @@ struct ModelDescription {
   std::int64_t positions = 0;  // longest row
   bool tied = false;
   bool tied_trained = false;  // the two sides exchange what a step changes
-  // Why a row is trained whole, as a clause. Empty: it may be trained in slices.
-  std::string trains_whole_rows;
+  // Why a row is trained whole, as a clause. Empty: it may be trained in slices, because tokens
+  // meet in models::attend() only, which keeps the keys and values of earlier slices. A family says
+  // so.
+  std::string trains_whole_rows =
+      "its family does not say that tokens meet in models::attend() only";
   std::int64_t tied_parameters = 0;  // of the table that embedding and head share
 
   std::int64_t parameters() const;          // counts a tied weight once

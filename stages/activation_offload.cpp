@@ -18,10 +18,10 @@ using Pass = ActivationOffload::Pass;
 constexpr std::int64_t kPieceBytes = 8 << 20;
 
 // What this thread records, and the least bytes of a storage of it.
-thread_local Pass* recorded = nullptr;
-thread_local std::int64_t least_recorded = 0;
+thread_local Pass* recorded_pass = nullptr;
+thread_local std::int64_t least_bytes_recorded = 0;
 
-std::shared_ptr<c10::Event> recorded_on(const c10::Stream& stream) {
+std::shared_ptr<c10::Event> event_on(const c10::Stream& stream) {
   auto event = std::make_shared<c10::Event>(stream.device_type());
   event->record(stream);
   return event;
@@ -53,7 +53,7 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
 
   void call_pack_hook(const at::Tensor& tensor) override {
     const bool moves = tensor.defined() && !tensor.is_cpu() && tensor.has_storage() &&
-                       static_cast<std::int64_t>(tensor.storage().nbytes()) >= least_recorded;
+                       static_cast<std::int64_t>(tensor.storage().nbytes()) >= least_bytes_recorded;
     if (!moves) {
       stays_ = tensor;
       return;
@@ -91,13 +91,13 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
 class HookedAutograd final : public torch::autograd::Engine {
  public:
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return recorded == nullptr ? nullptr : std::make_unique<SavedTensor>(*recorded);
+    return recorded_pass == nullptr ? nullptr : std::make_unique<SavedTensor>(*recorded_pass);
   }
 };
 
 torch::autograd::Engine& hooked_autograd() {
-  static auto* const engine = new HookedAutograd;  // its threads run until the process ends
-  return *engine;
+  static auto* const kEngine = new HookedAutograd;  // its threads run until the process ends
+  return *kEngine;
 }
 
 // Copies a storage to or from its place in the pieces.
@@ -118,12 +118,12 @@ void copy(Pass& pass, const ActivationOffload::Storage& storage, bool to_host) {
 }  // namespace
 
 ActivationOffload::Recording::Recording(const ActivationOffload& offload, Pass& pass) {
-  TORCH_INTERNAL_ASSERT(recorded == nullptr, "two recordings on one thread");
-  recorded = &pass;
-  least_recorded = offload.smallest_;
+  TORCH_INTERNAL_ASSERT(recorded_pass == nullptr, "two recordings on one thread");
+  recorded_pass = &pass;
+  least_bytes_recorded = offload.smallest_;
 }
 
-ActivationOffload::Recording::~Recording() { recorded = nullptr; }
+ActivationOffload::Recording::~Recording() { recorded_pass = nullptr; }
 
 ActivationOffload::ActivationOffload(at::Device device, std::int64_t smallest)
     : device_(device),
@@ -149,11 +149,11 @@ void ActivationOffload::leave(Pass& pass) {
     pass.host.push_back(pieces_.take(std::array{kPieceBytes}));
   }
   const at::NoGradGuard no_grad;
-  const auto computed = recorded_on(kernels::current_stream(device_));
+  const auto computed = event_on(kernels::current_stream(device_));
   computed->block(down_);
   const c10::StreamGuard copying(down_);
   for (const std::shared_ptr<Storage>& storage : pass.storages) copy(pass, *storage, true);
-  pass.left = left_ = recorded_on(down_);
+  pass.left = left_ = event_on(down_);
   leaving_ = pass.storages;
 }
 
@@ -181,10 +181,10 @@ void ActivationOffload::come_back(Pass& pass) {
   }
   // The current stream may still use memory that it has just freed. It has waited for the copies to
   // host memory, too.
-  recorded_on(kernels::current_stream(device_))->block(up_);
+  event_on(kernels::current_stream(device_))->block(up_);
   const c10::StreamGuard copying(up_);
   for (const std::shared_ptr<Storage>& storage : pass.storages) copy(pass, *storage, false);
-  pass.back = recorded_on(up_);
+  pass.back = event_on(up_);
 }
 
 void ActivationOffload::arrive(Pass& pass) {

@@ -54,7 +54,7 @@ models::Pass Chunk::next_pass(const Phase& phase, MicroBatch micro_batch, const 
   pass.adapters = phase.reference == Phase::Reference::none;
   // Layers divide it by the root of the length of their input; it is meant by that of the row.
   if (phase.training) pass.noise = options_.noise / std::sqrt(static_cast<double>(passes));
-  pass.balance_share = 1 / static_cast<double>(options_.micro_batches * passes);
+  pass.balance_share = 1 / static_cast<double>(options_.micro_batches);
   if (!sliced) return pass;
   pass.slice = {earlier->keys, slice, false};
   earlier->past.resize(documents.size());

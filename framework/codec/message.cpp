@@ -42,8 +42,9 @@ class HeaderReader {
 Row read_row(HeaderReader& cursor, std::int64_t padded_length) {
   Row row;
   row.sample = static_cast<store::SampleId>(cursor.next<std::int64_t>("sample id"));
+  // A slice of a row names the document that goes on in it first, also where that has just ended.
   const std::int64_t documents =
-      cursor.count("documents of a row", padded_length, sizeof(std::uint32_t));
+      cursor.count("documents of a row", padded_length + 1, sizeof(std::uint32_t));
   row.documents.reserve(static_cast<std::size_t>(documents));
   for (std::int64_t i = 0; i < documents; ++i) {
     row.documents.push_back(cursor.next<std::uint32_t>("document length"));

@@ -45,7 +45,8 @@ std::string_view given_up(Effect effect) {
     case Effect::later_steps:
       return "the bits of all later steps: they are those of neither setting from the start";
     case Effect::sums:
-      return "the last bits of all later steps: gradients are summed in another order";
+      return "the last bits of all later steps: gradients are summed in another order; dropout, "
+             "noise and codecs of few bits draw other values";
     case Effect::wire:
       return "the bits of all later steps: other values cross the boundaries";
     case Effect::replicas:

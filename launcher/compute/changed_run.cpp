@@ -68,6 +68,13 @@ std::vector<std::string> change_notes(const plan::Plan& before, const plan::Plan
                     "others are skipped or repeated once",
                     number(step) + 1, now.recipe.train.batch));
   }
+  // What "auto" chose is no key, so none of the lines above names it.
+  if (before.slices != now.slices && !now.recipe.pipeline.slices) {
+    notes.push_back(
+        fmt::format("micro-batches cross in {} instead of {}: later steps have other bits, and "
+                    "caches begin anew",
+                    base::counted(now.slices, "slice"), before.slices));
+  }
   return notes;
 }
 

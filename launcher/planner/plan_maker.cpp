@@ -121,6 +121,19 @@ void plan_hosts(plan::Plan& plan, const recipe::LinkTable* speeds, const plan::P
   }
 }
 
+// A CPU has its activations in host memory in any case.
+std::string idle_offload_note(const plan::Plan& plan) {
+  const auto on_cpu = [&](const plan::Plan::Host& host) {
+    return plan.recipe.model.device == recipe::Device::cpu || (host.gpus && host.gpus->empty());
+  };
+  if (plan.recipe.model.recompute != recipe::Recompute::offload ||
+      !std::ranges::all_of(plan.hosts, on_cpu)) {
+    return "";
+  }
+  return "model.recompute = \"offload\" saves nothing, because all stages compute on CPUs; "
+         "\"layer\" saves memory there";
+}
+
 // A file of speeds with names that no host has would be ignored silently.
 std::string unused_speeds_note(const plan::Plan& plan) {
   const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
@@ -267,8 +280,8 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   if (!plan.replica_rows.empty()) count_steps(plan, run.train);
   plan.parts = step_parts(plan);
   if (plan.layouts.empty()) compare_layouts(plan, open, question);
-  for (const std::string& note :
-       {slower_layout_note(plan), codec_note(plan, open, question), unused_speeds_note(plan)}) {
+  for (const std::string& note : {slower_layout_note(plan), codec_note(plan, open, question),
+                                  unused_speeds_note(plan), idle_offload_note(plan)}) {
     if (!note.empty()) run.train.notes.push_back(note);
   }
   return run;

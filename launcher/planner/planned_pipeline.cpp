@@ -238,20 +238,23 @@ bool plan_depth(plan::Plan& plan, const models::ModelDescription& model, const P
   }
 }
 
-// `pipeline.slices = "auto"`, each with its best depth. A run that resumes keeps its slices where
-// they fit. Frozen rows, which need whole rows, gain more. `boundaries` of whole rows.
+// `pipeline.slices = "auto"`, each with its best depth. A run that resumes keeps its slices, on
+// which its bits depend, where they fit. Frozen rows, which need whole rows, gain more.
+// `boundaries` of whole rows.
 void choose_slices(plan::Plan& plan, const PipelineQuestion& question, const PlannedCut& cut,
                    const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
-  const std::vector<std::int64_t> possible = possible_slices(plan.recipe, question.model);
-  if (sizes.frozen.entry_bytes > 0 || possible.size() == 1) return;
+  if (sizes.frozen.entry_bytes > 0) return;
   const auto seconds_with = [&](std::int64_t slices) -> std::optional<double> {
     plan.slices = slices;
     if (!plan_depth(plan, question.model, cut, boundaries, sizes)) return std::nullopt;
     return plan.step_seconds;
   };
-  const std::int64_t before = question.before == nullptr ? 0 : question.before->slices;
-  const bool keeps = std::ranges::find(possible, before) != possible.end() && seconds_with(before);
-  plan.slices = keeps ? before : best_slices(possible, seconds_with);
+  if (question.before != nullptr) {
+    const std::int64_t before = question.before->slices;
+    if (may_slice(plan.recipe, question.model, before) && seconds_with(before)) return;
+  }
+  const std::vector<std::int64_t> possible = possible_slices(plan.recipe, question.model);
+  plan.slices = possible.size() == 1 ? 1 : best_slices(possible, seconds_with);
 }
 
 plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary,

@@ -15,19 +15,22 @@ void check_slices(const recipe::Recipe& recipe, const models::ModelDescription& 
                         slices, model.family, model.trains_whole_rows);
 }
 
+bool may_slice(const recipe::Recipe& recipe, const models::ModelDescription& model,
+               std::int64_t slices) {
+  return recipe.data.row % slices == 0 && model.trains_whole_rows.empty() &&
+         recipe.train.preference.loss == recipe::PreferenceKind::none &&
+         recipe.model.recompute != recipe::Recompute::offload;
+}
+
 std::vector<std::int64_t> possible_slices(const recipe::Recipe& recipe,
                                           const models::ModelDescription& model) {
   // Products of fewer rows take longer.
   constexpr std::int64_t kFewestTokens = 64;
   constexpr std::int64_t kMostSlices = 16;
   std::vector<std::int64_t> possible{1};
-  if (recipe.pipeline.stages == 1 || !model.trains_whole_rows.empty() ||
-      recipe.train.preference.loss != recipe::PreferenceKind::none ||
-      recipe.model.recompute == recipe::Recompute::offload) {
-    return possible;
-  }
+  if (recipe.pipeline.stages == 1) return possible;
   for (std::int64_t slices = 2; slices <= kMostSlices; slices *= 2) {
-    if (recipe.data.row % slices != 0 || recipe.data.row / slices < kFewestTokens) break;
+    if (!may_slice(recipe, model, slices) || recipe.data.row / slices < kFewestTokens) break;
     possible.push_back(slices);
   }
   return possible;

@@ -12,6 +12,10 @@ namespace strait::planner {
 // UserError: the recipe states several slices, and this model trains whole rows.
 void check_slices(const recipe::Recipe& recipe, const models::ModelDescription& model);
 
+// Whether rows of this recipe and model may be trained in so many slices.
+bool may_slice(const recipe::Recipe& recipe, const models::ModelDescription& model,
+               std::int64_t slices);
+
 // `slices = "auto"`: what it may choose from, ascending. Only 1 where slices are impossible, and in
 // a single stage, which waits for no other.
 std::vector<std::int64_t> possible_slices(const recipe::Recipe& recipe,

@@ -104,6 +104,22 @@ class Changes(runs.RunCase):
         self.assertEqual([one["chunks"] for one in run.plan()["processes"]], 2 * chunks)
         self.assertEqual(8 // 2 // run.plan()["micro_batches"], rows)
 
+    def test_slices_that_the_plan_chose_stay_on_other_stages(self):
+        self.write_model("long", n_positions=128, n_embd=64)
+        settings = {"model.path": "long", "data.row": 128, "train.batch": 2, "train.micro_batch": 1, "pipeline.stages": 3,
+                    "pipeline.slices": "auto", "hosts.simulate": {"rate": "20Mbit/s"}, "train.decay": "constant"}
+        curves = []
+        for stages in (3, 1):
+            run = self.train(f"of-{stages}", settings)
+            slices = run.plan()["slices"]
+            self.assertGreater(slices, 1)
+            self.resumed(run, "--set", "train.steps=6", "--set", f"pipeline.stages={stages}")
+            curves.append(run.curve())
+        self.assertEqual(curves[0], curves[1])
+        # Where they cannot stay, the resume says so.
+        out = self.resumed(run, "--set", "train.steps=8", "--set", "model.recompute=offload")
+        self.assertIn(f"micro-batches cross in 1 slice instead of {slices}", out)
+
     def test_what_cannot_change_is_refused_with_what_can(self):
         run = self.train("run")
         for key in ("data.row=16", "seed=8", "model.dtype=bfloat16", "data.shuffle=false"):

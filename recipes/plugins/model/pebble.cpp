@@ -133,6 +133,7 @@ ModelDescription describe_pebble(const ModelConfig& whole, const CostQuestion& q
   model.hidden = config.hidden;
   model.vocabulary = config.vocabulary;
   model.positions = config.positions;
+  model.trains_whole_rows.clear();  // tokens meet in attend() only
   for (int index = 0; index <= config.blocks + 1; ++index) {
     model.layers.push_back(cost_of(config, index, question));
   }

@@ -21,6 +21,8 @@ Rows random_rows(std::mt19937_64& random) {
     Row row;
     row.sample = static_cast<store::SampleId>(up_to(1 << 30));
     std::int64_t left = rows.padded_length;
+    // As in a slice of a longer row, in which no token is of the document that goes on.
+    if (up_to(3) == 0) row.documents.push_back(0);
     while (left > 0 && up_to(3) != 0) {
       row.documents.push_back(1 + up_to(left - 1));
       left -= row.documents.back();
@@ -49,6 +51,18 @@ at::Tensor tensor_for(const TensorHeader& header, at::ScalarType type) {
     tensor[i].slice(0, length).zero_();
   }
   return tensor.to(type);
+}
+
+TEST(Message, ASliceMayNameOneDocumentMoreThanItHasTokens) {
+  TensorHeader header;
+  header.kind = Kind::forward;
+  header.width = 2;
+  header.rows.padded_length = 3;
+  header.rows.rows.emplace_back().documents = {0, 1, 1, 1};
+  net::Frame frame;
+  write_header(header, frame);
+  RawEncoder(at::kFloat).encode(header, tensor_for(header, at::kFloat), frame);
+  EXPECT_EQ(read_header(frame).header.rows, header.rows);
 }
 
 TEST(Message, RawRoundTripIsExactInTensorsOwnType) {

@@ -128,6 +128,8 @@ TEST(Slices, AreRefusedForModelsThatTrainWholeRows) {
   recipe.pipeline.stages = 4;
   recipe.data.row = 512;
   models::ModelDescription model;
+  EXPECT_THAT(possible_slices(recipe, model), testing::ElementsAre(1)) << "unless a family says so";
+  model.trains_whole_rows.clear();
   EXPECT_THAT(possible_slices(recipe, model), testing::ElementsAre(1, 2, 4, 8));
   model.trains_whole_rows = "its blocks keep a state";
   EXPECT_THAT(possible_slices(recipe, model), testing::ElementsAre(1));
@@ -302,6 +304,17 @@ TEST_F(PlannedLayout, KeepsWaitingActivationsInHostMemoryBeforeItRecomputesThem)
       std::max(plan::gpu_memory_needed(none, 0, 0), plan::gpu_memory_needed(none, 1, 0));
   EXPECT_EQ(with(needed, "auto").recipe.model.recompute, Recompute::none);
   EXPECT_EQ(with(needed - 1, "auto").recipe.model.recompute, Recompute::offload);
+}
+
+TEST_F(PlannedLayout, SaysThatOffloadSavesNothingOnCpus) {
+  const auto notes = [&](const char* device) {
+    return make_plan(recipe(R"(["a", "b"])", "stages = 2",
+                            {"model.recompute=offload", std::string("model.device=") + device}))
+        .train.notes;
+  };
+  EXPECT_THAT(notes("cpu"),
+              Contains(HasSubstr("saves nothing, because all stages compute on CPUs")));
+  EXPECT_THAT(notes("cuda"), Not(Contains(HasSubstr("saves nothing"))));
 }
 
 // In order of cost, and no more than the recipe leaves open.
