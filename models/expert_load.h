@@ -34,12 +34,12 @@ struct ExpertLoad {
     Part& so_far = parts_[layer];
     if (continues && so_far.loss.defined()) {
       for (std::size_t i = 0; i < sums.size(); ++i) part.counts[i] += so_far.counts[i];
-      part.shares = part.shares + so_far.shares;
+      part.shares = part.shares.add(so_far.shares);
       part.tokens += so_far.tokens;
-      balance = balance - so_far.loss;
+      balance = balance.sub(so_far.loss);
     }
     part.loss = loss(part);
-    balance = balance.defined() ? balance + part.loss : part.loss;
+    balance = balance.defined() ? balance.add(part.loss) : part.loss;
     so_far = std::move(part);
   }
 
