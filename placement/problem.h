@@ -53,7 +53,7 @@ struct Problem {
   double rounds = 1;               // of replicas in a step; below 1: not in each
   bool agrees_each_step = true;    // replicas wait for one message of all others
   std::int64_t micro_batches = 1;  // of a step, all replicas together
-  // Micro-batches whose saved bytes a device holds at the most.
+  // A device holds the saved bytes of this number of micro-batches at the most.
   std::int64_t most_held = std::numeric_limits<std::int64_t>::max();
   std::optional<int> stages = std::nullopt;    // absent: chosen
   std::optional<int> replicas = std::nullopt;  // absent: chosen

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/StreamGuard.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
@@ -20,16 +19,6 @@ constexpr std::int64_t kPieceBytes = 8 << 20;
 // What this thread records, and the least bytes of a storage of it.
 thread_local Pass* recorded_pass = nullptr;
 thread_local std::int64_t least_bytes_recorded = 0;
-
-std::shared_ptr<c10::Event> event_on(const c10::Stream& stream) {
-  auto event = std::make_shared<c10::Event>(stream.device_type());
-  event->record(stream);
-  return event;
-}
-
-c10::Stream stream_of_its_own(at::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
-}
 
 // The shape of a tensor, and how it lies in its storage.
 struct View {
@@ -86,8 +75,8 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
   View view_;
 };
 
-// libtorch asks its engine for what to do with each tensor that a graph saves. Python's engine
-// answers with the hooks of its user; this one with those of the recording.
+// libtorch asks its engine for hooks of each tensor that a graph saves. Python's engine returns the
+// hooks of its user, this one the hooks of the recording.
 class HookedAutograd final : public torch::autograd::Engine {
  public:
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
@@ -105,7 +94,7 @@ void copy(Pass& pass, const ActivationOffload::Storage& storage, bool to_host) {
   std::int64_t at = storage.start;
   for (std::int64_t done = 0; done < storage.size;) {
     const std::int64_t within = at % kPieceBytes;
-    const std::int64_t size = std::min(storage.bytes.numel() - done, kPieceBytes - within);
+    const std::int64_t size = std::min(storage.size - done, kPieceBytes - within);
     at::Tensor host =
         pass.host.at(static_cast<std::size_t>(at / kPieceBytes)).narrow(0, within, size);
     at::Tensor device = storage.bytes.narrow(0, done, size);
@@ -128,15 +117,15 @@ ActivationOffload::Recording::~Recording() { recorded_pass = nullptr; }
 ActivationOffload::ActivationOffload(at::Device device, std::int64_t smallest)
     : device_(device),
       smallest_(smallest),
-      down_(stream_of_its_own(device)),
-      up_(stream_of_its_own(device)),
+      down_(kernels::stream_for_copies(device)),
+      up_(kernels::stream_for_copies(device)),
       pieces_(at::kByte, /*pinned=*/true) {
   torch::autograd::set_default_engine_stub(hooked_autograd);
 }
 
 void ActivationOffload::leave(Pass& pass) {
   pass.by_address.clear();
-  // A storage that somebody else holds would take up the device's memory all the same.
+  // A storage with another owner would stay in the device's memory all the same.
   std::erase_if(pass.storages,
                 [](const auto& one) { return one->bytes.storage().use_count() > 1; });
   if (pass.storages.empty()) return;
@@ -149,11 +138,11 @@ void ActivationOffload::leave(Pass& pass) {
     pass.host.push_back(pieces_.take(std::array{kPieceBytes}));
   }
   const at::NoGradGuard no_grad;
-  const auto computed = event_on(kernels::current_stream(device_));
+  const auto computed = kernels::event_on(kernels::current_stream(device_));
   computed->block(down_);
   const c10::StreamGuard copying(down_);
   for (const std::shared_ptr<Storage>& storage : pass.storages) copy(pass, *storage, true);
-  pass.left = left_ = event_on(down_);
+  pass.left = left_ = kernels::event_on(down_);
   leaving_ = pass.storages;
 }
 
@@ -181,10 +170,10 @@ void ActivationOffload::come_back(Pass& pass) {
   }
   // The current stream may still use memory that it has just freed. It has waited for the copies to
   // host memory, too.
-  event_on(kernels::current_stream(device_))->block(up_);
+  kernels::event_on(kernels::current_stream(device_))->block(up_);
   const c10::StreamGuard copying(up_);
   for (const std::shared_ptr<Storage>& storage : pass.storages) copy(pass, *storage, false);
-  pass.back = event_on(up_);
+  pass.back = kernels::event_on(up_);
 }
 
 void ActivationOffload::arrive(Pass& pass) {

@@ -23,8 +23,8 @@ namespace strait::stages {
 // Used only by the compute thread. Outlives the graphs that it recorded.
 class ActivationOffload {
  public:
-  // A stage's device holds this number of passes at the most: one whose backward runs, the next
-  // one, which comes back, and one that leaves or whose forward runs.
+  // A stage's device holds this number of passes at the most: one in its backward, the next one,
+  // which comes back, and one that leaves or is in its forward.
   static constexpr int kPassesOnDevice = 3;
 
   // To start a copy of fewer bytes takes longer than the copy.

@@ -114,7 +114,7 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
       options_.frozen_rows != nullptr && phase.training && has_first_trained_layer();
   ActivationOffload* const offload = options_.offload;
   std::optional<ActivationOffload::Recording> recording;
-  // The first one that waits is the next one whose backward runs.
+  // The backward of the first one that waits runs next, so it stays.
   if (keeps && offload != nullptr && !kept_.empty()) {
     kept.offloaded = std::make_unique<ActivationOffload::Pass>();
     recording.emplace(*offload, *kept.offloaded);

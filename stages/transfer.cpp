@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
@@ -13,13 +12,7 @@ namespace {
 
 std::optional<c10::Stream> own_stream(at::Device device) {
   if (device.is_cpu()) return std::nullopt;
-  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
-}
-
-std::shared_ptr<c10::Event> recorded(const c10::Stream& stream) {
-  auto event = std::make_shared<c10::Event>(stream.device_type());
-  event->record(stream);
-  return event;
+  return kernels::stream_for_copies(device);
 }
 
 }  // namespace
@@ -40,19 +33,19 @@ Copied Transfer::to_host(const at::Tensor& tensor) {
   if (!down_) return {tensor};
   const at::NoGradGuard no_grad;
   const at::Tensor from = tensor.detach();
-  const auto computed = recorded(kernels::current_stream(device_));
+  const auto computed = kernels::event_on(kernels::current_stream(device_));
   at::Tensor host = going_down_.take(from);
   const c10::StreamGuard copying(*down_);
   computed->block(*down_);
   host.copy_(from, /*non_blocking=*/true);
   // Otherwise the allocator could reuse the memory before it has been read.
   from.record_stream(*down_);
-  return {std::move(host), recorded(*down_)};
+  return {std::move(host), kernels::event_on(*down_)};
 }
 
 Copied Transfer::lend(const at::Tensor& tensor) const {
   if (!down_) return {tensor};
-  return {tensor.detach(), recorded(kernels::current_stream(device_))};
+  return {tensor.detach(), kernels::event_on(kernels::current_stream(device_))};
 }
 
 at::Tensor Transfer::wait(Copied copied) {
@@ -67,7 +60,7 @@ at::Tensor Transfer::wait(Copied copied) {
 
 Copied Transfer::to_device(at::Tensor host) {
   if (!up_) return {std::move(host)};
-  if (!host.is_cpu()) return {std::move(host), recorded(kernels::current_stream(device_))};
+  if (!host.is_cpu()) return {std::move(host), kernels::event_on(kernels::current_stream(device_))};
   const at::NoGradGuard no_grad;
   // Pinned memory stays in use until its copy is done; uploads end in order.
   while (!uploads_.empty() && uploads_.front().done->query()) uploads_.pop_front();
@@ -76,7 +69,7 @@ Copied Transfer::to_device(at::Tensor host) {
   const c10::StreamGuard copying(*up_);
   at::Tensor tensor = at::empty(host.sizes(), host.options().device(device_));
   tensor.copy_(from, /*non_blocking=*/true);
-  Copied copied{std::move(tensor), recorded(*up_)};
+  Copied copied{std::move(tensor), kernels::event_on(*up_)};
   uploads_.push_back({std::move(from), copied.done});
   return copied;
 }

@@ -12,7 +12,7 @@ namespace strait::planner {
 // UserError: the recipe states several slices, and this model trains whole rows.
 void check_slices(const recipe::Recipe& recipe, const models::ModelDescription& model);
 
-// Whether rows of this recipe and model may be trained in so many slices.
+// Whether rows of this recipe and model may be trained in this number of slices.
 bool may_slice(const recipe::Recipe& recipe, const models::ModelDescription& model,
                std::int64_t slices);
 
